@@ -6,6 +6,8 @@ quoted for the shell: a name may not become a part of a command.
 
 from __future__ import annotations
 
+import json
+import re
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 _NONE: Mapping[str, str] = {}
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+"""Names that YSON takes without quotes."""
 
 
 OTHER_CLUSTER = (
@@ -121,29 +125,38 @@ def back_into_the_queue(consumer: str, queue: str, partition: int, rows: int) ->
     )
 
 
-def create_table(path: str, arguments: Mapping[str, str] = _NONE) -> str:
+def create_table(path: str, arguments: Mapping[str, str] = _NONE, marker: str | None = None) -> str:
     """Return what to do without a target: one that had rows is not to be replaced by an empty one.
 
     Args:
         arguments: further ones of `create_table` that it needs, as Python.
+        marker: the column that deletes, which the table must not need.
     """
     return (
         "Check the path. Or, if no query has written there yet, create it: "
-        f"yt_exactly_once.create_table({path!r}, df.schema{_given(arguments)})"
+        f"yt_exactly_once.create_table({path!r}, {_schema(marker)}{_given(arguments)})"
     )
 
 
-def create_table_again(path: str, arguments: Mapping[str, str], like: str = "") -> str:
+def create_table_again(
+    path: str, arguments: Mapping[str, str], like: str = "", marker: str | None = None
+) -> str:
     """Return how a table of a pattern is created as the sink, or a person, has created it before.
 
     Args:
         arguments: as for `create_table`.
         like: another table of the pattern, if a person creates them.
+        marker: as for `create_table`.
     """
     if like:
         path, like = quote(path), quote(like)
         return f"run: yt-exactly-once create-table {path} --like {like}"
-    return f"create it: yt_exactly_once.create_table({path!r}, df.schema{_given(arguments)})"
+    schema = _schema(marker)
+    return f"create it: yt_exactly_once.create_table({path!r}, {schema}{_given(arguments)})"
+
+
+def _schema(marker: str | None) -> str:
+    return "df.schema" if marker is None else f"df.drop({marker!r}).schema"
 
 
 def _given(arguments: Mapping[str, str]) -> str:
@@ -252,7 +265,8 @@ def begin_after(ledger: str, query: str) -> str:
 def grant(user: str, permission: str, path: str) -> str:
     """Return who can grant a permission, and how."""
     vital = ";vital=%true" if permission == "register_queue_consumer" else ""
-    entry = f"{{action=allow;subjects=[{user}];permissions=[{permission}]{vital}}}"
+    name = user if _PLAIN.fullmatch(user) else json.dumps(user, ensure_ascii=False)
+    entry = quote(f"{{action=allow;subjects=[{name}];permissions=[{permission}]{vital}}}")
     # As `quote` does, which leaves out quotes that are not needed.
     path = path.replace("'", "'\"'\"'")
-    return f"An administrator of that object runs: yt set '{path}/@acl/end' '{entry}'"
+    return f"An administrator of that object runs: yt set '{path}/@acl/end' {entry}"

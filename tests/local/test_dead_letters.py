@@ -6,17 +6,21 @@ from collections import Counter
 from datetime import date
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
-from tests.contract.tables import columns, key_columns
+from tests.contract.tables import columns, create, key_columns
+from tests.fan_out import Given, deliver
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from tests.remedies import COMMAND
+from yt_exactly_once import Target
 from yt_exactly_once.codec.rejects import EARLIER_SCHEMA, REJECT_SCHEMA
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError
 from yt_exactly_once.operations import dead_letters
+from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -250,3 +254,73 @@ def test_letter_replaces_no_row_of_a_sorted_target_unasked(cluster, tmp, tmp_pat
         stored = found[one]
         assert (stored["value"], stored["day"]) == (-1, days)
         assert bytes(stored["data"]._bytes) == b"\xff\x00"
+
+
+def replayed(cluster, tmp, tmp_path, schema, given, values, there, corrected, **options):
+    """Write rows of which some do not fit, give the table another row, and replay what was set aside."""
+    path, letters, proxy = f"{tmp}/target", f"{tmp}/letters", cluster.proxy_urls[0]
+    client = cluster.client()
+    create(client, path, schema)
+    rows = pa.RecordBatch.from_pylist(values, pa.schema(given))
+    batch = Given(rows)
+    batch.schema = spark_schema_of(rows.schema)
+    deliver(Target(path, **options), batch, 0, proxy=proxy, dead_letter_path=letters)
+    client.insert_rows(path, there, update=True)
+    query = Operated(cluster, tmp, tmp_path)
+    query.letters = letters
+    found = told(query, f"show {letters}")
+    for one, new in zip(found, corrected, strict=True):
+        one["row"] |= new
+    file = tmp_path / "corrected.json"
+    file.write_text(json.dumps(found))
+
+    def again(flags="", code=0):
+        command = f"yt-exactly-once dead-letters replay {letters} --letters {file} --apply {flags}"
+        found, said = query.command(command)
+        assert found == code, said
+        return said, sorted(
+            client.select_rows(f"* from [{path}]"), key=lambda row: str([*row.values()])
+        )
+
+    return again
+
+
+def test_letters_of_a_target_that_adds_up_are_added(cluster, tmp, tmp_path):
+    """To what was added since, each once; also two of one key."""
+    total = {**columns(n="uint64")[0], "aggregate": "sum"}
+    again = replayed(
+        cluster, tmp, tmp_path, [*key_columns(k="int64"), total],
+        [("k", pa.int64()), ("n", pa.int64())],
+        [{"k": 1, "n": 5}, {"k": 1, "n": -2}, {"k": 1, "n": -3}, {"k": 2, "n": -4}], [],
+        [{"n": 2}, {"n": 3}, {"n": 4}], aggregate=True,
+    )  # fmt: skip
+    for _ in range(2):
+        assert again()[1] == [{"k": 1, "n": 10}, {"k": 2, "n": 4}]
+
+
+def test_letter_of_some_columns_leaves_the_others(cluster, tmp, tmp_path):
+    """As the sink does with `update_columns`, whose row replaces no other one."""
+    again = replayed(
+        cluster, tmp, tmp_path, [*key_columns(k="int64"), *columns(n="uint64", other="int64")],
+        [("k", pa.int64()), ("n", pa.int64())], [{"k": 1, "n": -2}], [{"k": 1, "other": 7}],
+        [{"n": 2}], update_columns=True,
+    )  # fmt: skip
+    assert "1 letters have keys that the target has now" in again(code=2)[0]
+    assert again("--overwrite")[1] == [{"k": 1, "n": 2, "other": 7}]
+
+
+def test_key_that_the_cluster_completes_is_found(cluster, tmp, tmp_path):
+    """A letter is as old in a table whose first key column is computed."""
+    hashed = {
+        "name": "h",
+        "type": "uint64",
+        "sort_order": "ascending",
+        "expression": "farm_hash(k)",
+    }
+    again = replayed(
+        cluster, tmp, tmp_path, [hashed, *key_columns(k="int64"), *columns(n="uint64")],
+        [("k", pa.int64()), ("n", pa.int64())], [{"k": 1, "n": -2}], [{"k": 1, "n": 7}], [{"n": 2}],
+    )  # fmt: skip
+    assert "1 letters have keys that the target has now" in again(code=2)[0]
+    ((row,),) = (again("--overwrite")[1],)
+    assert row["n"] == 2

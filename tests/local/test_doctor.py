@@ -14,7 +14,7 @@ from tests.cluster_fixtures import served
 from tests.contract import tables
 from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
-from yt_exactly_once import cli
+from yt_exactly_once import Changes, cli
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.commit.other_sources import OtherSources
@@ -204,6 +204,20 @@ def test_setting_that_does_not_fit_is_found(healthy, changes, check, level):
     """A batch that is too large for the target, the driver or a worker, and settings of Spark."""
     (found,) = faults(replace(healthy, **changes))
     assert (found.check, found.level) == (check, level)
+
+
+def test_batch_is_not_said_to_be_split_where_the_sink_refuses_it(client, healthy):
+    """Changes come together. In the modes of tasks no batch is too large."""
+    large = replace(healthy, max_rows_per_partition=60_000)
+    (found,) = faults(large)
+    assert "split_oversized=True" in found.repair
+    assert faults(replace(large, mode=DeliveryMode.AT_LEAST_ONCE)) == []
+    (target,) = healthy.targets
+    recreate(client, target, [KEY, TEXT])
+    changed = replace(large, changes=Changes(sequence="v"), mode=DeliveryMode.TRANSACTIONAL)
+    (found,) = (one for one in faults(changed) if one.check == "batch size")
+    assert "split_oversized" not in found.repair
+    assert found.repair.endswith("or add tablets")
 
 
 @pytest.mark.parametrize(("kind", "level"), [(pa.bool_(), None), (pa.string(), FAIL), (None, FAIL)])

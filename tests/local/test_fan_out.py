@@ -6,6 +6,7 @@ import shlex
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from yt.wrapper import YsonFormat
 
 from tests.fan_out import (
@@ -251,6 +252,27 @@ def test_row_names_no_table_that_the_sink_uses(fan, name, tmp):
         )
 
 
+def test_letters_of_a_table_without_the_column_that_names_it_are_replayed(
+    fan, client, tmp, tmp_path
+):
+    """Of one that was found, and of one that was not."""
+    letters = f"{tmp}/letters"
+    create_table(fan.table("a"), [{"name": "id", "type": "uint64"}], proxy=fan.proxy)
+    fan.deliver(Given(rows_of(["a", "a", "/"], first=-1)), dead_letter_path=letters)
+    shown = json.loads(fan.cli("dead-letters", "show", letters, "--json")[1])
+    assert {tuple(one["row"]) for one in shown} == {("id",), ("shop", "id")}
+    for one in shown:
+        one["row"] |= {
+            "id": one["row"]["id"] + 8,
+            **({"shop": "a"} if "shop" in one["row"] else {}),
+        }
+    file = tmp_path / "letters.json"
+    file.write_text(json.dumps(shown))
+    answer = fan.cli("dead-letters", "replay", letters, "--letters", str(file), "--apply")
+    assert answer[0] == 0, answer
+    assert sorted(ids_of(client, fan.table("a"))) == [0, 7, 9]
+
+
 @pytest.mark.parametrize("name", ["letters", "letters_replayed"])
 def test_row_names_no_table_of_dead_letters(fan, client, name, tmp):
     """Nor that of their replays: it is created by the first one."""
@@ -289,6 +311,23 @@ def test_table_that_is_gone_is_created_like_the_others_as_the_error_says(fan, cl
     fan.deliver(Given(rows_of(names)), 1, given=given, run="last")
     assert client.get(f"{fan.table(names[0])}/@key_columns") == ["id"]
     assert ids_of(client, fan.table(names[0])) == [0]
+
+
+def test_local_time_is_no_key_of_a_table_that_somebody_has_created(fan, client):
+    """Which columns are its key is known once a row names it."""
+
+    class Local(Given):
+        schema = StructType([StructField("shop", StringType()), StructField("at", TimestampType())])
+
+        def local_times(self, target):  # noqa: ARG002 - the interface
+            return ["at"]
+
+    create_table(fan.table("a"), "at timestamp, shop string", key_columns=["at"], proxy=fan.proxy)
+    at = pa.array([0, 1], pa.timestamp("us", "UTC"))
+    rows = Local(pa.record_batch({"shop": ["a", "a"], "at": at}))
+    with pytest.raises(ConfigError, match="at is a local time"):
+        fan.deliver(rows, given=fan.target(create=None))
+    assert list(client.select_rows(f"* from [{fan.table('a')}]")) == []
 
 
 def test_batch_with_more_tables_than_it_may_have_creates_none(fan, client):

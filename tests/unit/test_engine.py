@@ -282,3 +282,15 @@ def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):
         deliver()
     assert caught.value.where["proxy"] == "localhost:1"
     assert "proxy" not in unavailable.where
+
+
+@pytest.mark.parametrize("obstacle", [None, "changes"])
+def test_state_that_does_not_fit_the_driver_is_told_what_the_sink_takes(obstacle):
+    """Tasks may not send all rows: then the driver needs room for them."""
+    scripted = type("Obstructed", (Scripted,), {"obstacle": obstacle})
+    delivery = SimpleNamespace(batch=MicroBatch("query", 7, "run", stateful=True))
+    error = RuntimeError("bigger than spark.driver.maxResultSize 1024.0 MiB")
+    found = Engine(scripted())._explained(delivery, error)
+    assert isinstance(found, BatchTooLargeError)
+    assert ("sent_by='tasks'" in found.remedy) is (obstacle is None)
+    assert ("a larger spark.driver.maxResultSize" in found.remedy) is (obstacle is not None)

@@ -9,7 +9,7 @@ from yt.wrapper.errors import YtResolveError
 from yt.yson import to_yson_type
 
 from tests.kinds import optional
-from yt_exactly_once import Changes, Target
+from yt_exactly_once import Changes, Target, TransactionalSink
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
@@ -276,7 +276,7 @@ def test_option_that_contradicts_the_table_is_refused(schema, options, why):
     ("options", "wanted"),
     [
         ({}, "('//t', df.schema)"),
-        ({"delete_marker": "gone"}, "('//t', df.schema, key_columns=['KEY'])"),
+        ({"delete_marker": "gone"}, "('//t', df.drop('gone').schema, key_columns=['KEY'])"),
         ({"write": "upsert"}, "('//t', df.schema, key_columns=['KEY'])"),
         (
             {"changes": Changes(sequence="n")},
@@ -446,3 +446,20 @@ def test_result_is_replaced_only_if_complete_and_added_up_only_if_not(options, o
         return
     with pytest.raises(ConfigError, match=why):
         require_output_mode(*given)
+
+
+@pytest.mark.parametrize("options", [{}, {"write": "replace"}, {"changes": Changes(sequence="n")}])
+def test_batch_that_is_too_large_is_split_only_where_it_can_be(options):
+    """What an error says to do is no option that the sink refuses."""
+    cluster = Cluster()
+    cluster.table(TARGET, [KEY, NUMBER])
+    columns = spark_schema_of(pa.schema([("id", pa.int64()), ("n", pa.int64())]))
+    given = Target(TARGET, **options)
+    prepared = prepare_target(cluster, given, columns, SinkOptions(TARGET, proxy="x"))
+    with pytest.raises(BatchTooLargeError) as raised:
+        prepared.require_room({None: 10**9})
+    advised = "split_oversized=True" in raised.value.remedy
+    assert advised is not bool(options), raised.value.remedy
+    if not advised:
+        with pytest.raises(ConfigError, match="exclude each other"):
+            TransactionalSink(given, proxy="x", split_oversized=True)

@@ -4,9 +4,11 @@ A row of a target that names its tables may bring any name. Who copies the comma
 """
 
 import inspect
+import shlex
 from shlex import quote
 
 import pytest
+from yt import yson
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.claims import KEPT
@@ -26,6 +28,15 @@ GIVEN = {
     "duration": KEPT,
 }
 NUMBERS = {"int": 3, "bool": True}
+
+
+@pytest.mark.parametrize("user", ["robot-1", "ann@corp.org", "7up", "o'hara; reboot"])
+def test_user_is_one_name_to_the_shell_and_in_yson(user):
+    """Names come from directories, with characters that YSON takes in quotes alone."""
+    _, _, command = advice.grant(user, "read", "//t").partition("runs: ")
+    *start, entry = shlex.split(command)
+    assert start == ["yt", "set", "//t/@acl/end"]
+    assert yson.loads(entry.encode())["subjects"] == [user]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

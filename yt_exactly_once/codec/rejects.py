@@ -19,6 +19,7 @@ from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.readable import Json, bare, shown
 from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode
 from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 
 ROW_ARROW = "row_arrow"
 """Column with the row as the DataFrame had it, an Arrow IPC stream; the column `row` is its JSON to read."""
@@ -46,7 +47,7 @@ MARKER_IS_NULL = "the delete marker is null"
 LONGEST_ROW = 1 << 20
 """Most bytes of a rejected row, and most characters of its JSON; a longer one is left out."""
 
-_MARKER = b"delete_marker"
+_MARKER, _WRITE = b"delete_marker", b"write"
 _TABLE = schema.TableSchema.from_yt(REJECT_SCHEMA)
 REJECT_ARROW = schema.arrow_schema_of(
     schema.TableSchema(_TABLE.writable_columns), binary_strings=True
@@ -76,18 +77,20 @@ class Rejects:
         target: str,
         marker: str,
         variants: Collection[str] = (),
+        write: WriteOptions = PLAIN_WRITE,
     ) -> bytes | memoryview:
         """Describe the rows with a fault, as the body of one request.
 
         Args:
             marker: see `find_faults`.
             variants: columns that are JSON of variants.
+            write: how the rows would have been written.
         """
         described = []
         fields = [as_json(field) if field.name in variants else field for field in batch.schema]
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         for fault in faults:
-            kept, text = packed(batch.slice(fault.row, 1), marker)
+            kept, text = packed(batch.slice(fault.row, 1), marker, write)
             described.append(
                 {
                     "query_id": self.query_id,
@@ -161,15 +164,33 @@ def readable(row: pa.RecordBatch) -> dict[str, Json]:
     return dict(zip(row.schema.names, map(shown, row.columns), strict=True))
 
 
-def packed(row: pa.RecordBatch, marker: str) -> tuple[bytes | None, str | None]:
+class Unpacked(NamedTuple):
+    """What a letter keeps.
+
+    Attributes:
+        marker: the delete marker among its columns, or nothing.
+        write: how it would have been written; an earlier version did not say.
+    """
+
+    row: pa.RecordBatch
+    marker: str
+    write: WriteOptions
+
+
+def packed(
+    row: pa.RecordBatch, marker: str, write: WriteOptions = PLAIN_WRITE
+) -> tuple[bytes | None, str | None]:
     """Return the only row of a batch, and its JSON, as a letter keeps them; each nothing if it is too long.
 
     Args:
         marker: see `find_faults`.
+        write: see `Unpacked`.
     """
     # By position: service columns may be there twice.
     own = [n for n, name in enumerate(row.schema.names) if not schema.is_reserved(name)]
-    row = row.select(own).replace_schema_metadata({_MARKER: marker})
+    row = row.select(own).replace_schema_metadata(
+        {_MARKER: marker, _WRITE: json.dumps(write.parameters)}
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, row.schema) as stream:
         stream.write_batch(row)
@@ -180,16 +201,20 @@ def packed(row: pa.RecordBatch, marker: str) -> tuple[bytes | None, str | None]:
     return kept, text if len(text) <= LONGEST_ROW else None
 
 
-def unpacked(kept: bytes) -> tuple[pa.RecordBatch, str]:
-    """Return the row of a letter, and the delete marker among its columns, or raise `ValueError`."""
+def unpacked(kept: bytes) -> Unpacked:
+    """Return the row of a letter, and how it is written, or raise `ValueError`."""
     try:
         row = pa.ipc.open_stream(kept).read_next_batch()
         # What is no text, or has too many digits, may be why it is a letter.
         for column in row.columns:
             column.view(bare(column.type)).validate(full=True)
-        marker = (row.schema.metadata or {})[_MARKER].decode()
-    except (pa.ArrowException, OSError, StopIteration, LookupError, UnicodeDecodeError) as error:
+        metadata = row.schema.metadata or {}
+        marker = metadata[_MARKER].decode()
+        write = WriteOptions(**json.loads(metadata.get(_WRITE, b"{}")))
+    except (
+        pa.ArrowException, OSError, StopIteration, LookupError, TypeError, ValueError,
+    ) as error:  # fmt: skip
         raise ValueError("it is no row in Arrow") from error
     if row.num_rows != 1 or (marker and marker not in row.schema.names):
         raise ValueError("it is not one row")
-    return row, marker
+    return Unpacked(row, marker, write)

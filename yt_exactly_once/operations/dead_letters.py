@@ -92,7 +92,7 @@ def kept_row(kept: bytes | None, text: bytes | None) -> dict[str, Any]:
     """Return the row of a letter with its types, and as JSON, of an earlier version that alone."""
     try:
         if kept is not None:
-            return {"kept": kept, "row": readable(unpacked(kept)[0])}
+            return {"kept": kept, "row": readable(unpacked(kept).row)}
         return {"row": None if text is None else dict(json.loads(text))}
     except (TypeError, ValueError):
         # The sink wrote it not so. The letter is listed, and does not fit.
@@ -148,13 +148,15 @@ def plan_replays(
     """
     notes = ReplayNotes.of(connection, path)
     noted = notes.positions(connection)
+    patterns = [*filter(None, map(PathPattern.of, {one.target for one in letters}))]
     letters, found = _addressed(connection, letters, notes, noted, ledger)
     for target in sorted({one.target for one in letters}):
         rows = entries_of(connection, target, ledger)
         info = describe_table(connection, target)
         info.require_mounted()
         info.require_no_changes()
-        into = Target(info, spelling or Spelling())
+        naming = {name for one in patterns if one.covers(target) for name in one.columns}
+        into = Target(info, spelling or Spelling(), naming)
         mine = [one for one in letters if one.target == target]
         done = noted
         if any(one.kept is None for one in mine):
@@ -262,8 +264,11 @@ def _commit(
         if info.is_sorted:
             into.require_free(transaction, groups, overwrite=overwrite)
         tablets = None if info.is_sorted else info.tablet_count
-        payloads = [one for group in groups for one in group.payloads(tablets)]
-        transaction.write(info.path, payloads, WireFormat.YSON)
+        payloads = []
+        for group in groups:
+            some = group.payloads(tablets)
+            transaction.write(info.path, some, WireFormat.YSON, group.write)
+            payloads += some
         digest = RowDigest(combined(*(one.digest for one in payloads))) if digests else None
         size = sum(len(one.data) for one in payloads)
         entry = LedgerEntry(

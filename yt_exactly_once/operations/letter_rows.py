@@ -18,12 +18,13 @@ from yt_exactly_once.codec.arrow_types import arrow_type_of, as_json, is_json
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.matches import is_binary, is_string
 from yt_exactly_once.codec.readable import may_be_bytes, parsed
-from yt_exactly_once.codec.rejects import find_faults, readable, unpacked
+from yt_exactly_once.codec.rejects import Unpacked, find_faults, readable, unpacked
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.codec.yson_fragments import joined
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.config import PLAIN_WRITE, WriteOptions
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,16 +72,18 @@ class Spelling:
 
 
 class Group(NamedTuple):
-    """Letters whose rows have one schema.
+    """Letters whose rows have one schema, and are written alike.
 
     Attributes:
         marker: the delete marker among the columns, or nothing.
+        write: as the sink would have written them.
     """
 
     letters: Sequence[Letter]
     rows: pa.RecordBatch
     plan: schemas.WritePlan
     marker: str
+    write: WriteOptions
 
     def faults(self) -> dict[tuple[int, int], str]:
         """Return the positions of letters whose values do not fit, and why not."""
@@ -109,13 +112,18 @@ class Group(NamedTuple):
 
 
 class Target:
-    """A target, and how letters become rows of it."""
+    """A target, and how letters become rows of it.
 
-    def __init__(self, info: TableInfo, spelling: Spelling) -> None:
+    Args:
+        naming: columns that name the target, which it may lack.
+    """
+
+    def __init__(self, info: TableInfo, spelling: Spelling, naming: Collection[str] = ()) -> None:
         self.info = info
         self._table = schemas.TableSchema.from_yt(info.schema)
         self._spelling = spelling
         self._types = {field.name: field.type for field in schemas.arrow_schema_of(self._table)}
+        self._left_out = {*naming} - {*self._types}
 
     def grouped(self, letters: Sequence[Letter]) -> tuple[list[Group], dict[tuple[int, int], str]]:
         """Return letters by the schema of their rows, and why others cannot be written, by position."""
@@ -123,14 +131,14 @@ class Target:
         unfit = {}
         for letter in letters:
             try:
-                row, marker = self._row(letter)
+                row, marker, write = self._row(letter)
                 # Schemas are equal whatever their metadata are.
                 variants = tuple(map(is_json, row.schema))
-                found.setdefault((row.schema, marker, variants), []).append((letter, row))
+                found.setdefault((row.schema, marker, write, variants), []).append((letter, row))
             except UnfitError as error:
                 unfit[letter.position] = str(error)
         groups = []
-        for (schema, marker, _), some in found.items():
+        for (schema, marker, write, _), some in found.items():
             own = [letter for letter, _ in some]
             try:
                 plan = self._plan(schema, marker)
@@ -138,7 +146,7 @@ class Target:
                 unfit |= {one.position: str(error) for one in own}
                 continue
             table = pa.Table.from_batches([row for _, row in some]).combine_chunks()
-            groups.append(Group(own, table.to_batches()[0], plan, marker))
+            groups.append(Group(own, table.to_batches()[0], plan, marker, write))
         return groups, unfit
 
     def _plan(self, schema: pa.Schema, marker: str) -> schemas.WritePlan:
@@ -152,20 +160,22 @@ class Target:
         path, is_sorted = self.info.path, self.info.is_sorted
         return schemas.check_frame(schema, self._table, target=path, sorted=is_sorted)
 
-    def _row(self, letter: Letter) -> tuple[pa.RecordBatch, str]:
-        """Return the row of a letter, and its delete marker; raise `UnfitError` if a value has no type."""
+    def _row(self, letter: Letter) -> Unpacked:
+        """Return the row of a letter as it is now; raise `UnfitError` if a value has no type."""
         if letter.row is None:
             raise UnfitError("the letter has no row: it was too long, or is no row")
-        old, marker = None, ""
+        old, marker, write = None, "", PLAIN_WRITE
         if letter.kept is not None:
             try:
-                old, marker = unpacked(letter.kept)
+                old, marker, write = unpacked(letter.kept)
             except ValueError as error:
                 raise UnfitError(f"the row of the letter cannot be read: {error}") from error
         before = {} if old is None else readable(old)
         fields: list[pa.Field] = []
         arrays: list[pa.Array] = []
         for name, value in letter.row.items():
+            if name in self._left_out:
+                continue
             one, is_variant = None, False
             if old is not None and name in before:
                 positions = old.schema.get_all_field_indices(name)
@@ -185,7 +195,7 @@ class Target:
             except ValueError as error:
                 raise UnfitError(f"{name}: {error}") from error
         row = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-        return row, marker if marker in letter.row else ""
+        return Unpacked(row, marker if marker in letter.row else "", write)
 
     def _type(self, name: str, value: Any, old: pa.Array | None, *, is_typed: bool) -> pa.DataType:
         """Return the type of a value that was corrected, or that never had one."""
@@ -217,7 +227,14 @@ class Target:
     def require_free(
         self, transaction: TabletTransaction, groups: Sequence[Group], *, overwrite: bool
     ) -> None:
-        """Check that no row of a sorted target would be replaced; raise `ConfigError` if one would."""
+        """Check that no row of a sorted target would be replaced; raise `ConfigError` if one would.
+
+        What is added to a row, as the sink would have done, replaces none.
+        """
+        adds = any(column.aggregate for column in self._table.columns)
+        groups = [group for group in groups if not (adds and group.write.aggregate)]
+        if not groups:
+            return
         keys = [row_fragments(group.rows, group.plan.keys) for group in groups]
         again = max(Counter(one for some in keys for one in some.to_pylist()).values())
         if again > 1:
@@ -226,9 +243,7 @@ class Target:
                 remedy="Choose one with --letters FILE",
                 target=self.info.path,
             )
-        wanted = sum(column.is_key for column in self._table.columns)
-        if overwrite or any(len(group.plan.keys.columns) < wanted for group in groups):
-            # A key that the cluster computes cannot be looked up by the others.
+        if overwrite:
             return
         there = transaction.lookup(self.info.path, b"".join(map(joined, keys)))
         if taken := sum(one is not None for one in there):

@@ -156,9 +156,9 @@ CODED = (
         errors.BatchTooLargeError,
         {1717: "TooManyRowsInTransaction"},
         remedy="Start the query with split_oversized=True, or set rows_per_tablet_limit to the cluster's "
-        "max_rows_per_transaction. In a sorted target most rows may go to one tablet. Changes are never "
-        "split: give their target and its tombstones more tablets there. A lower max_rows_per_partition of "
-        "the source helps only later batches",
+        "max_rows_per_transaction. In a sorted target most rows may go to one tablet. Changes, and "
+        "a result that is replaced, are never split: give their target, and its tombstones, more tablets "
+        "there. A lower max_rows_per_partition of the source helps only later batches",
     ),
     Failure(
         "another transaction changed or holds a row or a node",

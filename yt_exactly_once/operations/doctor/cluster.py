@@ -234,7 +234,8 @@ def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Fi
             yield warning(
                 f"{names} may write {target}, and the ledger {ledger} too",
                 "A forged entry of the ledger makes the sink skip a batch, without an error",
-                f"yt-exactly-once create-ledger {' '.join(map(quote, subject.targets))} --writer {user}",
+                f"yt-exactly-once create-ledger {' '.join(map(quote, subject.targets))} --writer "
+                f"{quote(user)}",
             )
 
 

@@ -20,7 +20,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.claims import CLAIMS_SCHEMA, KEPT
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA, LEDGER_MARK, require_known_ledger
-from yt_exactly_once.config import TOMBSTONE_TTL
+from yt_exactly_once.config import TOMBSTONE_TTL, DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.doctor.subject import (
     Finding,
@@ -84,7 +84,7 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         yield problem(
             f"There is nothing at the target {path}",
             "The sink does not create its target, because it does not choose the schema",
-            advice.create_table(path),
+            advice.create_table(path, marker=subject.delete_marker),
         )
         return
     kind = "sorted" if info.is_sorted else "ordered"
@@ -99,7 +99,9 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
             check="retention",
         )
     yield from about("columns", _columns_fit(subject, info), _STOPS)
-    yield from about("batch size", [_room(subject, connection, info)])
+    if subject.mode is DeliveryMode.TRANSACTIONAL:
+        # In other modes each request of a task is a transaction.
+        yield from about("batch size", [_room(subject, connection, info)])
 
 
 def _tables(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
@@ -151,10 +153,10 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
         return note(f"No queue was given; {takes}")
     known = [attributes_of(connection, one.path, ["tablet_count"]) for one in subject.queues]
     partitions = sum(int((found or {}).get("tablet_count", 0)) for found in known)
-    repair = (
-        f"Set max_rows_per_partition of the source to at most {max(1, room // max(1, partitions))}, add "
-        "tablets, or start the sink with split_oversized=True"
-    )
+    splits = "" if info.path in subject.changed else ", or start the sink with split_oversized=True"
+    add = f"{',' if splits else ' or'} add tablets{splits}"
+    most = max(1, room // max(1, partitions))
+    repair = f"Set max_rows_per_partition of the source to at most {most}{add}"
     if subject.max_rows_per_partition is None:
         return warning(
             f"A batch has no limit, and {takes}",
@@ -175,8 +177,7 @@ def _room(subject: Subject, connection: Connection, info: tables.TableInfo) -> F
             f"{batch}, and {takes}",
             f"Keys choose the tablets of a sorted target. If more than {subject.rows_per_tablet} rows go "
             "to one tablet, the query stops with BatchTooLargeError",
-            f"Set max_rows_per_partition to at most {max(1, subject.rows_per_tablet // partitions)}, or "
-            "start the sink with split_oversized=True",
+            f"Set max_rows_per_partition to at most {max(1, subject.rows_per_tablet // partitions)}{splits}",
         )
     return ok(f"{batch}, and {takes}")
 

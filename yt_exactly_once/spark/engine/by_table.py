@@ -14,6 +14,7 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.encode import PartitionsUnknownError
 from yt_exactly_once.spark.sink.fan_out import FanOut
 from yt_exactly_once.spark.sink.letters import letters_of, rejects_of
+from yt_exactly_once.spark.sink.targets import require_no_local_times
 from yt_exactly_once.ytsaurus.tombstones import tombstones_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def of_target(
     target, assignment = given.target, delivery.mode.assign(given)
     arrived = rows.compute(assignment)
     if isinstance(target, FanOut):
-        return _by_table(delivery, assignment, target, arrived, {one.path for one in before})
+        taken, local = {one.path for one in before}, rows.local_times(target.options)
+        return _by_table(delivery, assignment, target, arrived, taken, local)
     return target, _finished(delivery, assignment, arrived)
 
 
@@ -47,6 +49,7 @@ def _by_table(
     target: FanOut,
     arrived: Iterable[pa.RecordBatch],
     taken: Collection[str],
+    local: Collection[str],
 ) -> tuple[FanOut, list[TargetRows]]:
     """Return the rows of each table. The tables are there before the transaction that writes to them."""
     mode, batch = delivery.mode, delivery.batch
@@ -59,13 +62,16 @@ def _by_table(
     target, made = run_attempts(
         lambda _: target.with_tables(mode.connection, [*found], known), options.retry, delivery.emit
     )
+    for table in target.tables.values():
+        require_no_local_times(table, local)
     if made:
         delivery.emit(Event.TABLES_CREATED, path=target.path, tables=len(made))
     written = []
     for path in [*found]:
         given = replace(assignment.given, target=target.tables[path])
         # The rows of a table are forgotten when they are encoded.
-        for one in _finished(delivery, replace(assignment, given=given), found.pop(path)):
+        own = map(target.without_names(path), found.pop(path))
+        for one in _finished(delivery, replace(assignment, given=given), own):
             if one.rejected_by:
                 letters += [payload for group in one.groups for payload in group]
             else:

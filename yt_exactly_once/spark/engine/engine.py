@@ -318,9 +318,13 @@ class Engine:
             prepared = self._memories.of(delivery.batch).prepared
             return with_change(self.connection, prepared.targets if prepared else (), error)
         if delivery.batch.stateful and does_not_fit_driver(error):
+            obstacle = self.mode.obstacle
             return errors.BatchTooLargeError(
                 "The rows of the batch do not fit the driver, and its state lets them be computed once",
-                remedy="Start the query again with sent_by='tasks'. Spark replays the batch",
+                remedy="Start the query again with sent_by='tasks'. Spark replays the batch"
+                if obstacle is None
+                else f"Start the query again with a larger {config.RESULT_SIZE_CONF}, and as much memory of "
+                f"the driver: with {obstacle} all rows must come to it. Spark replays the batch",
                 **delivery.batch.where,
             )
         return error

@@ -82,7 +82,8 @@ class RowEncoder:
             faults = find_faults(rows, target.plan, target.wire, marker)
             if not faults:
                 raise
-            described = self.rejects.encode(rows, faults, target.path, marker, target.plan.parsed)
+            how = target.plan.parsed, target.options.write_options
+            described = self.rejects.encode(rows, faults, target.path, marker, *how)
             self._encode(without(rows, faults), partition, is_mixed=is_mixed)
             self.rejected.append(Payload(len(faults), described))
 

@@ -7,7 +7,7 @@ if that is wished, before the transaction that writes to all of them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +146,8 @@ class FanOut(PreparedTarget):
         if rejects is not None:
             marker = self.options.delete_marker or ""
             variants = [field.name for field in self.frame if is_json(field)]
-            described = rejects.encode(rows, faults, self.path, marker, variants)
+            how = variants, self.options.write_options
+            described = rejects.encode(rows, faults, self.path, marker, *how)
             return Payload(len(faults), described)
         value = (
             f": {shown(rows.column(first.column).slice(first.row, 1))!r}"
@@ -211,17 +212,24 @@ class FanOut(PreparedTarget):
         size = self.dyn_batch_size
         return prepare_table(connection, info, options, frame, self.sink, size, wire)
 
+    def without_names(self, path: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Return what leaves out the columns that only name a table: its dead letters have none of them."""
+        kept = {*self.tables[path].plan.names, self.options.delete_marker}
+        names = [name for name in self.pattern.columns if name not in kept]
+        return lambda rows: rows.drop_columns(names)
+
     def _absent(self, path: str, written: Mapping[str, TableRows]) -> str:
         """Return what to do without a table."""
         if path in written:
-            given = self.options.create
+            given, marker = self.options.create, self.options.delete_marker
             other = next((one for one in written if one != path), "") if given is None else ""
             arguments = {name: repr(value) for name, value in (given or {}).items()}
             return (
                 f"Restore it: the query has written {written[path].total_rows} rows there. To begin with an "
-                f"empty one, {advice.create_table_again(path, arguments, other)}"
+                f"empty one, {advice.create_table_again(path, arguments, other, marker)}"
             )
-        return f"{advice.create_table(path)}. Or give the target the option create"
+        create = advice.create_table(path, marker=self.options.delete_marker)
+        return f"{create}. Or give the target the option create"
 
 
 def _described(connection: Connection, paths: Sequence[str]) -> dict[str, dict[str, Any] | None]:

@@ -156,12 +156,18 @@ class PreparedTarget:
         for tablet, rows in rows_by_tablet.items():
             tablets = self.tablet_count if tablet is None else 1
             if rows > self.rows_per_tablet_limit * tablets:
-                more = (
-                    "Give the target more tablets, and then its tombstones the same: changes are never split"
-                    if self.rule is not None
-                    else "Start the query with split_oversized=True. Or spread the rows of an ordered "
-                    "target: give it a tablet for each Spark partition, or use placement='round_robin'"
-                )
+                if self.rule is not None:
+                    more = (
+                        "Give the target more tablets, and then its tombstones the same: changes are never "
+                        "split"
+                    )
+                elif self.options.replaces:
+                    more = "Give the target more tablets: a result is replaced at once"
+                else:
+                    more = (
+                        "Start the query with split_oversized=True. Or spread the rows of an ordered "
+                        "target: give it a tablet for each Spark partition, or use placement='round_robin'"
+                    )
                 raise errors.BatchTooLargeError(
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
@@ -193,7 +199,7 @@ def prepare_target(
     arguments = {"key_columns": "['KEY']"} if needs_key else {}
     if target.changes is not None:
         arguments["changes"] = "CHANGES"
-    absent = advice.create_table(target.path, arguments)
+    absent = advice.create_table(target.path, arguments, target.delete_marker)
     info = settled_table(connection, target.path, absent=absent)
     return prepare_table(connection, info, target, arrow_of_spark(written), options, dyn_batch_size)
 
