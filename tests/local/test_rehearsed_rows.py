@@ -100,3 +100,14 @@ def test_dead_letters_are_counted(rehearsed, before, now, judgement):
     found = rehearsed({**SOURCE, "id": "int64"}, rows, rows)
     past = PastBatch(1, RANGES, entry(1, before), True)
     assert with_letters(found, past, now).judgement is judgement
+
+
+@pytest.mark.parametrize(("written", "judgement"), [(1, Judgement.SAME), (2, Judgement.OTHER)])
+def test_rows_without_a_source_are_rows_that_the_old_code_has_written(
+    rehearsed, written, judgement
+):
+    """They cannot be told from those of other batches, and the ledger has counted them."""
+    rows = [{PARTITION_COLUMN: 0, ROW_COLUMN: 0, "id": 1}]
+    there = [*rows, {PARTITION_COLUMN: None, ROW_COLUMN: None, "id": 2}]
+    kinds = {PARTITION_COLUMN: "int64?", ROW_COLUMN: "int64?", "id": "int64"}
+    assert rehearsed(kinds, there, rows, old=entry(written)).judgement is judgement

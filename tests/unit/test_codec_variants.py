@@ -10,7 +10,7 @@ from tests.kinds import listed, optional
 from yt_exactly_once.codec.growth import grown
 from yt_exactly_once.codec.rejects import Fault, Rejects
 from yt_exactly_once.codec.row_hash import row_hashes
-from yt_exactly_once.codec.rows import WireFormat, decode, encode
+from yt_exactly_once.codec.rows import WireFormat, decode, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.spark_types import parse_schema
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
@@ -196,3 +196,14 @@ def test_column_for_variants_is_added_once():
     added = grown(FRAME, [{"name": "k", "type": "int64"}])
     assert added[-1] == {"name": "c", "type_v3": optional("json")}
     assert grown(FRAME, added) == added
+
+
+def test_rows_that_were_read_are_compared_with_variants_as_they_are():
+    """They have YSON where new rows have JSON: keys of a table, and rows that old code has written."""
+    key = {"name": "c", "type_v3": "yson", "sort_order": "ascending"}
+    table = TableSchema.from_yt([key, {"name": "v", "type_v3": optional("yson")}])
+    plan = check_frame(parse_schema("c variant, v variant"), table, target="//t", sorted=True)
+    new = pa.record_batch({"c": ["[1]", '"x"'], "v": ['{"a":2}', None]})
+    there = decode(bytes(encode(new, plan, WireFormat.YSON)), arrow_schema_of(table))
+    assert row_fragments(there, plan.keys).equals(row_fragments(new, plan.keys))
+    assert list(row_hashes(there, plan.columns)) == list(row_hashes(new, plan.columns))

@@ -1,8 +1,12 @@
 """What a rehearsal makes of its batches, and the checkpoint that it cuts; no driver."""
 
 import pytest
+from pyspark.sql import DataFrameWriter
 
+from yt_exactly_once import TransactionalSink
+from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.testing import Judgement, OtherRowsError, Rehearsal, Rehearsed
+from yt_exactly_once.testing.capture import replace_sinks
 from yt_exactly_once.testing.new_code import cut
 
 
@@ -104,3 +108,15 @@ def test_report_shows_rows_side_by_side():
         found.assert_same()
     assert found.to_json()["batches"][0]["examples"][0] == ({"id": 1}, {"id": 2})
     Rehearsal([batch(Judgement.SAME)]).assert_same()
+
+
+def test_function_that_writes_with_the_format_is_refused(monkeypatch):
+    """Its rows would be in the target of the real query. What it writes elsewhere is not ours."""
+    monkeypatch.setattr(TransactionalSink, "__call__", TransactionalSink.__call__)
+    monkeypatch.setattr(DataFrameWriter, "format", lambda _, source: source)
+    replace_sinks()
+    writer = DataFrameWriter.__new__(DataFrameWriter)
+    assert writer.format("parquet") == "parquet"
+    for name in ("yt", "yt_exactly_once"):
+        with pytest.raises(ConfigError, match="a rehearsal writes nothing"):
+            writer.format(name)

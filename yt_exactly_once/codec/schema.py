@@ -16,7 +16,7 @@ import pyarrow as pa
 from yt_exactly_once import advice
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import arrow_type_of, is_json, logical_type_of, match_field
-from yt_exactly_once.codec.matches import Fit, is_string
+from yt_exactly_once.codec.matches import Fit, is_binary, is_string
 from yt_exactly_once.codec.yson_text import yson_of_json
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
 
@@ -106,9 +106,12 @@ class ColumnSchema:
         return self.expression is None and self.name not in _FILLED_BY_CLUSTER
 
     def values_in(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return what a batch has for the column; raise `UnfitValueError` for JSON that YSON would change."""
+        """Return what a batch has for the column; raise `UnfitValueError` for JSON that YSON would change.
+
+        Rows that were read have YSON there, and are compared with those that are written.
+        """
         array = batch.column(self.name)
-        return yson_of_json(array) if self.parses_json else array
+        return yson_of_json(array) if self.parses_json and not is_binary(array.type) else array
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrameWriter
+
 from yt_exactly_once.codec.rejects import find_faults, without
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import EncodingError, ExactlyOnceError, RepeatedCallError
+from yt_exactly_once.errors import ConfigError, EncodingError, ExactlyOnceError, RepeatedCallError
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.doors.frame_rows import FrameRows, collected
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.target import Target
+
+_FORMATS = ("yt", "yt_exactly_once")
 
 FOUND = "rehearsed"
 """File in the folder of a trial, with what its sinks have found."""
@@ -132,12 +136,23 @@ def rehearsing(function: Callable[[DataFrame, int], Any], trial: Trial) -> Calla
 
 
 def replace_sinks() -> None:
-    """Let every sink of this process rehearse instead of write."""
+    """Let every sink of this process rehearse instead of write, and refuse writers of the format."""
 
     def rehearse(self: TransactionalSink, frame: DataFrame, batch_id: int) -> None:
         _stages[0].rehearse(self, frame, batch_id)
 
+    choose = DataFrameWriter.format
+
+    def chosen(self: DataFrameWriter, source: str) -> DataFrameWriter:
+        if source in _FORMATS:
+            raise ConfigError(
+                f"The function writes with format('{source}'), and a rehearsal writes nothing",
+                remedy="Give the DataFrame to a TransactionalSink with the options of the format",
+            )
+        return choose(self, source)
+
     TransactionalSink.__call__ = rehearse  # type: ignore[method-assign]
+    DataFrameWriter.format = chosen  # type: ignore[method-assign]
 
 
 def _refusal(sink: TransactionalSink, frame: DataFrame, batch_id: int) -> ExactlyOnceError | None:

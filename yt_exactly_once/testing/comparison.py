@@ -178,11 +178,12 @@ class _Comparison:
             return counted(self.past, self.target.path, self.new.num_rows, why)
         more = self._difference(old)
         is_same = not more["only_old"] and not more["only_new"]
+        if self.old_rows is not None and self.old_rows != self.new.num_rows:
+            # Rows without a source, or key, of the new code are not among those of the target.
+            return self.judged(Judgement.OTHER, BY_NUMBER, **more)
         if not self.target.is_sorted:
             more["old_rows"] = old.num_rows
             return self.judged(Judgement.SAME if is_same else Judgement.OTHER, BY_ROWS, **more)
-        if self.old_rows is not None and self.old_rows != self.new.num_rows:
-            return self.judged(Judgement.OTHER, BY_NUMBER, **more)
         if self.past.is_newest and not is_same:
             return self.judged(Judgement.OTHER, BY_ROWS, **more)
         reason = (
