@@ -371,9 +371,9 @@ OWNER = (
 
 @pytest.mark.parametrize(("by_source", "patience"), [(True, 1), (False, 2)])
 def test_owner_loses_and_repeats_no_row_whoever_else_pushes(by_source, patience):
-    """Every batch is repeated until it succeeds. All ways that three batches can go."""
+    """Every batch is repeated until it succeeds. All ways that two batches can go, and one after them."""
     retry = replace(ONCE, attempts=patience)
-    for happens in product(OWNER, repeat=3):
+    for happens in product(OWNER, OWNER, OWNER[:1]):
         cluster, owned = Cluster(), {}
         for batch, fault in enumerate(happens):
             rows = [batch * 10 + place for place in range(3)]
