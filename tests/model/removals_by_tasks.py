@@ -247,7 +247,7 @@ def _empty_claim(put: Put) -> None:
 
 @removal(
     "of two claims the cluster refuses the later one",
-    ({Kind.TWICE}, "one transaction, shuffled", "one transaction, claims"),
+    ({Kind.TWICE}, "one transaction, claims", "one transaction, shuffled"),
 )
 def _first_claim(put: Put) -> None:
     """Let a claim replace one that was committed since it was begun."""
