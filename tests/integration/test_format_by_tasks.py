@@ -71,7 +71,7 @@ def test_state_by_tasks_is_that_of_all_rows(stream):
 
 def test_complete_result_of_the_format_by_tasks(stream):
     """The commit deletes what no task has reported."""
-    flow = stream(EVEN, rows=605, partitions=1, rows_per_partition=55, is_sorted=True)
+    flow = stream(EVEN, rows=220, partitions=1, rows_per_partition=55, is_sorted=True)
     flow.write(sent_by="tasks", write="replace")
     assert flow.wrong() == ""
     assert sent_by(flow) == SentBy.TASKS

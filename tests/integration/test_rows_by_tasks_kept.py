@@ -146,7 +146,7 @@ EVEN = Query(
 
 def test_complete_result_by_tasks_replaces_the_one_before(stream):
     """The driver deletes what no task has reported, by the hashes of keys; rows of the result stay."""
-    flow = stream(EVEN, rows=605, partitions=1, rows_per_partition=55, is_sorted=True)
+    flow = stream(EVEN, rows=220, partitions=1, rows_per_partition=55, is_sorted=True)
     heard = flow.run(sent_by="tasks", write="replace", dyn_batch_size=5)
     flow.assert_exact()
     assert set(senders(heard)) == {SentBy.TASKS}
