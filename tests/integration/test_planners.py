@@ -41,6 +41,7 @@ print(list(planners()))
 """
 
 
+@pytest.mark.further
 def test_query_is_planned_by_a_process_that_was_forked(client, cluster, tmp, tmp_path):
     """The one that Spark starts for it imports nothing, and ends with the query."""
     queue = Queue.create(client, tmp, partitions=1)
