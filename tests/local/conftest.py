@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cluster_fixtures import aborted, client, raw, sticky, tmp
 from tests.rpc_client import RawRpc
 from yt_exactly_once import cli
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.compat import java
 
 __all__ = ["aborted", "client", "cluster", "raw", "sticky", "tmp"]
 
@@ -57,9 +59,15 @@ def told(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Callable[
     return run
 
 
+_release = cache(java._release)
+
+
 @pytest.fixture(autouse=True)
-def _no_second_look_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a second look after some time, and with a JVM that has told its version once."""
     monkeypatch.setattr("yt_exactly_once.operations.repair.sleep", lambda _seconds: None)
+    monkeypatch.setattr("yt_exactly_once.operations.status._PAUSE_SECONDS", 0)
+    monkeypatch.setattr(java, "_release", _release)
 
 
 @pytest.fixture
