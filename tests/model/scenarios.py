@@ -307,6 +307,8 @@ LONG = (
     "two drivers",
     "one transaction, chunks",
     "one transaction, claims",
+    "one transaction, claims, fickle",
+    "by format, stateful",
 )
 """Scenarios that take long to explore as a whole. Shorter ones show the same in part."""
 
