@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
-
 from benchmarks.arguments import positive
+from benchmarks.modes.session import session
 from benchmarks.modes.work import NARROW, WIDE
 from benchmarks.network.link import Conditions, Link
 from benchmarks.page import put
@@ -30,6 +29,8 @@ from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
 
 _LIMIT = 4_000_000
 _MEGABYTE = 1e6
@@ -92,11 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     print(*lines, sep="\n")
-    builder = SparkSession.builder.master(f"local[{max(options.tasks)}]")
-    with LocalCluster() as cluster:
-        builder = builder.config("spark.driver.maxResultSize", options.result_size)
-        spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
+    settings = {
+        "spark.master": f"local[{max(options.tasks)}]",
+        "spark.driver.maxResultSize": options.result_size,
+    }
+    with LocalCluster() as cluster, session(settings) as spark:
         upstream = cluster.proxy_urls[0].removeprefix("http://")
         limit = options.bandwidth * _MEGABYTE or None
         with Link(upstream, Conditions(options.round_trip / 1000, limit)) as link:
@@ -125,11 +126,12 @@ def measured(
         client.create("table", path, attributes=attributes)
         client.mount_table(path, sync=True)
     sizes: list[int] = []
+    senders: list[str] = []
 
     def listen(event: str, fields: dict[str, Any]) -> None:
         if event == Event.BATCH_COMMITTED:
-            assert fields["sent_by"] == sender
             sizes.append(fields["bytes"])
+            senders.append(fields["sent_by"])
 
     sink = TransactionalSink(
         paths, proxy=link.address, sent_by=sender, rows_per_tablet_limit=_LIMIT, listener=listen
@@ -147,6 +149,7 @@ def measured(
                 raise query.exception() or RuntimeError("The query has ended")
             time.sleep(0.05)
         query.stop()
+    assert set(senders) == {sender}, senders
     for path in paths:
         client.remove(path)
     return found[1 : 1 + options.turns]

@@ -54,6 +54,8 @@ ROWS_PER_TABLET = 2_000_000
 """The cap of a real cluster; the default of 100 000 would refuse the largest batches."""
 
 _ROWS_PER_REQUEST = 50_000
+_MOST_ROWS = 100_000_000
+"""That a query over a target may read."""
 
 
 @dataclass
@@ -264,7 +266,8 @@ class Stage:
             tablets = list(range(self.point.partitions))
             infos = self.client.get_tablet_infos(target, tablets)["tablets"]
             return sum(int(info["total_row_count"]) for info in infos)
-        (row,) = self.client.select_rows(f"sum(1) as n from [{target}] group by 1")
+        counted = f"sum(1) as n from [{target}] group by 1"
+        (row,) = self.client.select_rows(counted, input_row_limit=_MOST_ROWS)
         return int(row["n"])
 
 

@@ -249,8 +249,9 @@ def _no_tables() -> Iterator[None]:
 
 
 def _prepared_claims(
-    _connection: Any, table: str, task: JoinedInsertTask, given: TargetBatch
+    _connection: Any, table: str, task: JoinedInsertTask, given: TargetBatch, *, is_tried: bool
 ) -> JoinedInsertTask:
+    del is_tried  # nothing can be missing here
     batch = given.plan or given.transaction
     assert batch is not None
     return replace(task, claims=claims.Claims(table, batch.id, given.target.path))

@@ -7,11 +7,9 @@ shows whether all rows passed. Other locks are looked up first, see `row_locks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from yt.yson import YsonUint64
@@ -26,19 +24,6 @@ from yt_exactly_once.local.tablets.modifications import Batch
 _PRIMARY_NAME = "<primary>"
 _GUARD = ' WHERE "$ts" <= ? OR "$ts" = ?1'
 """The condition on the existing row under which a write is not a conflict."""
-
-
-_Given = TypeVar("_Given")
-_Made = TypeVar("_Made")
-
-
-class _Prepared(NamedTuple):
-    """Rows that are ready to be written: their columns, and the image of them if they are many."""
-
-    batch: Batch
-    columns: Sequence[Column]
-    given: Sequence[Any]
-    image: bytearray | None
 
 
 @dataclass(frozen=True)
@@ -71,24 +56,12 @@ class SortedWriter(row_locks.RowLocks):
 
     def _write(self, batches: Iterable[Batch], *, guarded: bool) -> bool:
         """Write rows and tell whether all have passed."""
-        prepared = _ahead(self._prepared, (batch for batch in batches if batch.keys))
-        return all(self._write_prepared(*each, guarded=guarded) for each in prepared)
+        return all(self._write_batch(batch, guarded=guarded) for batch in batches if batch.keys)
 
-    def _prepared(self, batch: Batch) -> _Prepared:
+    def _write_batch(self, batch: Batch, *, guarded: bool) -> bool:
         columns = batch.rows.columns if batch.kind == "write" else self.layout.key_columns
         given = list(map(unpacked, batch.rows.data[: len(columns)]))
-        keys = pa.array(batch.keys, pa.binary())
-        return _Prepared(batch, columns, given, row_images.image_of([keys, *given]))
-
-    def _write_prepared(
-        self,
-        batch: Batch,
-        columns: Sequence[Column],
-        given: Sequence[Any],
-        image: bytearray | None,
-        *,
-        guarded: bool,
-    ) -> bool:
+        image = row_images.image_of([pa.array(batch.keys, pa.binary()), *given])
         if batch.aggregate:
             aggregates.register(self.connection)
         if image is None:
@@ -207,16 +180,3 @@ class SortedWriter(row_locks.RowLocks):
                 "lock": conflict.lock or _PRIMARY_NAME,
             },
         )
-
-
-def _ahead(make: Callable[[_Given], _Made], given: Iterable[_Given]) -> Iterator[_Made]:
-    """Yield what is made of each value; the next one is made on another thread meanwhile."""
-    values = iter(given)
-    for first in values:
-        made = make(first)
-        with ThreadPoolExecutor(1) as beside:
-            for each in values:
-                coming = beside.submit(make, each)
-                yield made
-                made = coming.result()
-        yield made

@@ -45,6 +45,7 @@ from yt_exactly_once.ytsaurus import tables
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.ytsaurus.client import Connection
 
 
@@ -52,6 +53,10 @@ class Transactional(Mode):
     """Exactly once for any query; a batch becomes visible all at once."""
 
     one_transaction = True
+
+    def __init__(self, options: SinkOptions, connection: Connection) -> None:
+        super().__init__(options, connection)
+        self._claimable_in: str | None = None
 
     @property
     def obstacle(self) -> str | None:
@@ -127,9 +132,11 @@ class Transactional(Mode):
 
     def _claiming(self, task: JoinedInsertTask, given: TargetBatch) -> JoinedInsertTask:
         """Return a task that claims its partition, once it is known that this user can claim one."""
-        path = self.options.claims
+        path, run = self.options.claims, given.batch.run_id
         try:
-            return prepare_claims(self.connection, path, task, given)
+            claiming = prepare_claims(
+                self.connection, path, task, given, is_tried=self._claimable_in == run
+            )
         except (ConfigError, SchemaMismatchError, TableError, RequestRefusedError) as error:
             raise TasksRefusedError(
                 f"Tasks cannot claim their partitions: {error.what}",
@@ -138,6 +145,8 @@ class Transactional(Mode):
                 ),
                 **{"path": path, **error.where},
             ) from error
+        self._claimable_in = run
+        return claiming
 
     def finish(self, assignment: Assignment, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """Return the rows of the target, and rejected ones if there are any.
@@ -195,10 +204,20 @@ def _sent_by_tasks(
 
 
 def prepare_claims(
-    connection: Connection, table: str, task: JoinedInsertTask, given: TargetBatch
+    connection: Connection,
+    table: str,
+    task: JoinedInsertTask,
+    given: TargetBatch,
+    *,
+    is_tried: bool,
 ) -> JoinedInsertTask:
-    """Create the table of claims, if need be, and write to it, as tasks will; return a task that claims."""
-    tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
+    """Create the table of claims, if need be, and write to it, as tasks will; return a task that claims.
+
+    Args:
+        is_tried: whether that has succeeded in this run. Then only how long claims are kept is asked.
+    """
+    if not is_tried:
+        tables.ensure_table(connection, table, CLAIMS_SCHEMA, CLAIMS_ATTRIBUTES)
     seconds = tables.expiring(connection, table)
     if seconds is not None and seconds < KEPT.total_seconds():
         raise TableError(
@@ -211,7 +230,8 @@ def prepare_claims(
     if given.plan is None:
         assert given.transaction is not None, "either of them"
         claims = Claims(table, given.transaction.id, target)
-        claims.try_out(connection, retry, emit)
+        if not is_tried:
+            claims.try_out(connection, retry, emit)
         return replace(task, claims=claims)
     tried = Tried(batch.query_id, target, batch.batch_id, SentBy.TASKS)
     run_attempts(lambda _: tried.keep(connection, table), retry, emit)
