@@ -178,12 +178,14 @@ class _Comparison:
             return counted(self.past, self.target.path, self.new.num_rows, why)
         more = self._difference(old)
         is_same = not more["only_old"] and not more["only_new"]
+        of_target = {**more, "old_rows": old.num_rows}
+        if not self.target.is_sorted and not is_same:
+            return self.judged(Judgement.OTHER, BY_ROWS, **of_target)
         if self.old_rows is not None and self.old_rows != self.new.num_rows:
             # Rows without a source, or key, of the new code are not among those of the target.
             return self.judged(Judgement.OTHER, BY_NUMBER, **more)
         if not self.target.is_sorted:
-            more["old_rows"] = old.num_rows
-            return self.judged(Judgement.SAME if is_same else Judgement.OTHER, BY_ROWS, **more)
+            return self.judged(Judgement.SAME, BY_ROWS, **of_target)
         if self.past.is_newest and not is_same:
             return self.judged(Judgement.OTHER, BY_ROWS, **more)
         reason = (
