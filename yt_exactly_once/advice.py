@@ -39,7 +39,10 @@ ONE_SINK_MOVES = (
 )
 """For a consumer that two sinks of a function would move."""
 
-OR_ADD = "Or let the sink do it: Target(..., on_new_columns='add')"
+OR_ADD = (
+    "Or let the sink do it, in transactional mode and for a path without braces: "
+    "Target(..., on_new_columns='add')"
+)
 """For columns that a table lacks."""
 
 FORKED = (
