@@ -36,14 +36,17 @@ _MESSAGE = "m"
 _UNAVAILABLE = b"__debezium_unavailable_value"
 """What Debezium writes for a large value that an update of PostgreSQL has left as it was."""
 
+_AS_HSTORE = f'{{"{_UNAVAILABLE.decode()}":"{_UNAVAILABLE.decode()}"}}'
+"""The same for hstore, as JSON."""
+
 _AS_TEXT = (
     _UNAVAILABLE.decode(),
     base64.b64encode(_UNAVAILABLE).decode(),
     _UNAVAILABLE.hex(),
-    f'{{"{_UNAVAILABLE.decode()}":"{_UNAVAILABLE.decode()}"}}',
+    _AS_HSTORE,
     str(UUID(bytes=hashlib.md5(_UNAVAILABLE, usedforsecurity=False).digest(), version=3)),
 )
-"""The same for texts, bytes in the ways that connectors send them, hstore as JSON, and uuids in an array
+"""The same for texts, bytes in the ways that connectors send them, hstore, and uuids in an array
 (`UnchangedToastedPlaceholder.java`)."""
 
 
@@ -135,7 +138,7 @@ def _is_unavailable(  # noqa: PLR0911 - a case per kind
         case BinaryType():
             return value == sf.lit(_UNAVAILABLE)
         case MapType():
-            return sf.to_json(value) == _AS_TEXT[3]
+            return sf.to_json(value) == _AS_HSTORE
         case ArrayType(elementType=NumericType()):
             return value.cast("array<double>") == sf.array(*map(sf.lit, map(float, _UNAVAILABLE)))
         case ArrayType(elementType=BooleanType()):

@@ -16,6 +16,7 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, EncodingError, ExactlyOnceError, RepeatedCallError
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.data_source import FORMAT_NAME, SECOND_NAME
 from yt_exactly_once.spark.doors.frame_rows import FrameRows, collected
 from yt_exactly_once.spark.doors.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.schema import arrow_of_spark
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.target import Target
-
-_FORMATS = ("yt", "yt_exactly_once")
 
 FOUND = "rehearsed"
 """File in the folder of a trial, with what its sinks have found."""
@@ -144,7 +143,7 @@ def replace_sinks() -> None:
     choose = DataFrameWriter.format
 
     def chosen(self: DataFrameWriter, source: str) -> DataFrameWriter:
-        if source in _FORMATS:
+        if source in (FORMAT_NAME, SECOND_NAME):
             raise ConfigError(
                 f"The function writes with format('{source}'), and a rehearsal writes nothing",
                 remedy="Give the DataFrame to a TransactionalSink with the options of the format",
