@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from yt.yson import YsonUint64
 
 from tests.flows import Queue, columns, create_table
-from yt_exactly_once.errors import ConfigError, ConflictError, TableNotDynamicError
+from yt_exactly_once.errors import ConfigError, ConflictError, DataLossError, TableNotDynamicError
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import tables
 
@@ -158,6 +158,31 @@ def test_static_table_that_is_written_meanwhile_is_an_error(reader, client, stat
     parts = asked.partitions()
     client.write_table(static_table, customers(99))
     with pytest.raises(ConflictError, match="different moments"):
+        next(asked.read(parts[0]))
+
+
+def test_sorted_table_that_was_replaced_since_is_an_error(reader, client, sorted_table):
+    """Spark plans a read once for each load. Of that moment the new table has no rows."""
+    asked = reader(sorted_table, "amount")
+    parts = asked.partitions()
+    client.remove(sorted_table)
+    create_table(client, sorted_table, SORTED, pivot_keys=PIVOTS)
+    client.insert_rows(sorted_table, customers(100))
+    with pytest.raises(ConflictError, match=r"replaced or removed.*Load it again"):
+        next(asked.read(parts[0]))
+
+
+def test_queue_that_was_replaced_since_is_an_error(reader, client, tmp):
+    """The rows of the new one may have other columns, which would be null."""
+    path, schema = f"{tmp}/queue", columns({"id": "int64?", "name": "string?"})
+    create_table(client, path, schema, tablet_count=1)
+    client.insert_rows(path, [{"id": 1, "name": "a", "$tablet_index": 0}])
+    asked = reader(path, ending_offsets='{"0": 1}')
+    parts = asked.partitions()
+    client.remove(path)
+    create_table(client, path, columns({"id": "int64?", "title": "string?"}), tablet_count=1)
+    client.insert_rows(path, [{"id": 2, "title": "b", "$tablet_index": 0}])
+    with pytest.raises(DataLossError, match=r"recreated.*Load it again"):
         next(asked.read(parts[0]))
 
 

@@ -115,13 +115,23 @@ class WholeTable:
             return replace(self, timestamp=int(self.connection.reader.generate_timestamp()))
 
     def require_same(self) -> None:
-        """Check that a static table is what was looked at; raise `ConflictError` if it was written since."""
+        """Check that this is the table that was looked at; raise `ConflictError` if not.
+
+        A static one must not have been written since. A dynamic one is read at its timestamp, but a table
+        that was created later has no rows of that moment.
+        """
         found = attributes_of(self.connection, self.path, ["id", "content_revision"]) or {}
-        if (found.get("id"), found.get("content_revision", 0)) != (self.id, self.revision):
+        if found.get("id") != self.id:
+            raise ConflictError(
+                "The table was replaced or removed after it was loaded",
+                remedy="Load it again, with spark.read, and use the new DataFrame",
+                path=self.path,
+            )
+        if not self.is_dynamic and found.get("content_revision", 0) != self.revision:
             path, copy = quote(self.path), quote(f"{self.path}_copy")
             raise ConflictError(
                 "The table was written while it was read, so the rows are of different moments",
-                remedy=f"Read it again, or read a copy: yt copy {path} {copy}",
+                remedy=f"Load it again, with spark.read. Or load a copy: yt copy {path} {copy}",
                 path=self.path,
             )
 

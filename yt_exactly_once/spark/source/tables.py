@@ -24,11 +24,12 @@ from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows
+from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows, recreated
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
 from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.tuning.collector import freeze_modules
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 from yt_exactly_once.ytsaurus.reading import Key, WholeTable, has_read_too_much, listed, literal
 from yt_exactly_once.ytsaurus.tables import unsigned
@@ -133,11 +134,19 @@ class QueueReader(DataSourceReader):
         ] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task."""
+        """Yield the rows of a task; raise `DataLossError` if another queue is there now."""
         opened = self._opened
         reader = RangeReader.in_task(opened.queue, opened.rows, opened.options)
         for rows in reader.read(partition.value):
+            # After the rows, and before Spark has them.
+            self._require_same()
             yield rows.select(self._names)
+
+    def _require_same(self) -> None:
+        queue, emit = self._opened.queue, emitter(queue=self._opened.queue.path)
+        found = _patiently(partial(attributes_of, queue.connection, queue.path, ["id"]), emit)
+        if (found or {}).get("id") != self._opened.info.id:
+            raise recreated(queue.path, queue.consumer, "Load it again, with spark.read")
 
     def _bounds(self) -> list[PartitionBounds]:
         """Return the bounds of the partitions; tablets report their last rows with a delay."""
@@ -231,6 +240,8 @@ class SortedReader(_TableReader):
                 # A page of rows that fit is too far away. One of all rows is not, and Spark checks them too.
                 where = ""
                 continue
+            # After the rows, and before Spark has them.
+            table.require_same()
             rows = decode(payload, plain_keys)
             if rows.num_rows:
                 yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
