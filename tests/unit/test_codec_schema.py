@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.kinds import decimal, listed, optional, struct
-from yt_exactly_once.codec.growth import grown
+from yt_exactly_once.codec.growth import grown, unknown_columns
 from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import (
     SERVICE_COLUMNS,
@@ -108,6 +108,9 @@ def test_every_difference_is_told_at_once():
          False, "the cluster fills it"),
         ({"s": pa.struct([("a", pa.int64())])}, [column("s", struct(a="int8"))], False,
          "at s.a: values may not fit int8"),
+        ({"k": pa.int64(), "v": pa.int64(), "$ttl": pa.int64()},
+         [column("k", sort_order="ascending"), column("v")], True, "create the table with it"),
+        ({"v": pa.int64(), "$price": pa.int64()}, [column("v")], False, "rename or drop it"),
         # Which of two columns was meant cannot be known.
         ([("v", pa.int64()), ("v", pa.int64())], [column("v")], False, "drop the duplicate"),
         # A table of nullable columns does not take rows of nothing.
@@ -128,7 +131,7 @@ WEIGHT = "$cumulative_data_weight"
     [
         (SOURCE_COLUMNS, [], ()),
         (SOURCE_COLUMNS, [column(SOURCE_COLUMNS[1])], (SOURCE_COLUMNS[1],)),
-        (["$timestamp", WEIGHT], [], ()),
+        (["$timestamp", WEIGHT, "$tablet_index", "$row_index"], [], ()),
         (["$timestamp", WEIGHT], [column("$timestamp", "uint64"), column(WEIGHT, "uint64")], ()),
     ],
 )
@@ -241,3 +244,10 @@ def test_member_of_a_struct_that_differs_by_case_alone_is_not_added():
     assert grown(more, there) == [
         column("s", optional(struct(b=optional("int64"), c=optional("int64"))))
     ]
+
+
+def test_column_of_the_cluster_is_not_added():
+    """No cluster lets anybody add such a column: the sink refuses it, or ignores it on request."""
+    there, frame = [column("v")], pa.schema([("v", pa.int64()), ("$ttl", pa.int64())])
+    assert grown(frame, there) == there
+    assert unknown_columns(frame, there) == ["$ttl"]

@@ -16,7 +16,7 @@ from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import logical_type_of, match_types
 from yt_exactly_once.codec.matches import Fit, is_list
 from yt_exactly_once.codec.scalars import SCALARS, Scalar
-from yt_exactly_once.codec.schema import is_service_column
+from yt_exactly_once.codec.schema import is_of_cluster, is_service_column
 from yt_exactly_once.errors import SchemaMismatchError
 
 Columns = list[dict[str, Any]]
@@ -47,7 +47,8 @@ def grown(frame: pa.Schema, columns: Sequence[Mapping[str, Any]]) -> Columns:
     """
     fields = {field.name: field for field in frame}
     found = [_widened_column(column, fields.get(str(column["name"]))) for column in columns]
-    return [*found, *(described(fields[name]) for name in unknown_columns(frame, columns))]
+    added = [name for name in unknown_columns(frame, columns) if not is_of_cluster(name)]
+    return [*found, *(described(fields[name]) for name in added)]
 
 
 def described(field: pa.Field) -> dict[str, Any]:

@@ -50,6 +50,9 @@ SYSTEM_COLUMNS: tuple[dict[str, Any], ...] = (
 
 _FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, WEIGHT_COLUMN)
 
+_POSITIONS = ("$tablet_index", "$row_index")
+"""Columns that a pulled row has, and a copy of a queue as a static table."""
+
 _SYSTEM_PREFIX = "$"
 
 RESERVED_PREFIX = "__yt_exactly_once_"
@@ -65,7 +68,7 @@ _COLUMN_KEY = b"yt_exactly_once.column"
 
 SOURCE_FIELDS = tuple(
     pa.field(name, pa.int64(), metadata={_COLUMN_KEY: column})
-    for name, column in zip(SOURCE_COLUMNS, ("$tablet_index", "$row_index"), strict=True)
+    for name, column in zip(SOURCE_COLUMNS, _POSITIONS, strict=True)
 )
 """Fields that `decode` fills with where a pulled row came from."""
 
@@ -162,7 +165,12 @@ def is_service_column(name: str) -> bool:
 
     Such a column is written only where the table has a column of that name that clients may write.
     """
-    return name in SERVICE_COLUMNS or name.startswith(_SYSTEM_PREFIX)
+    return name in (*SERVICE_COLUMNS, *_FILLED_BY_CLUSTER, *_POSITIONS)
+
+
+def is_of_cluster(name: str) -> bool:
+    """Check whether the cluster decides which tables may have a column of that name, such as `$ttl`."""
+    return name.startswith(_SYSTEM_PREFIX)
 
 
 def is_reserved(name: str) -> bool:
@@ -282,7 +290,7 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
     columns = [
         {"name": field.name, "type_v3": types.render_type(logical_type_of(field))}
         for field in frame
-        if not is_service_column(field.name)
+        if not (is_service_column(field.name) or is_of_cluster(field.name))
     ]
     return keyed(columns, key_columns)
 
@@ -363,6 +371,9 @@ class Difference(NamedTuple):
 
 ABSENT = "-"
 _DROP_OR_ADD = "drop it from the DataFrame, or add it to the table"
+_OF_CLUSTER = (
+    "rename or drop it, or create the table with it: names that begin with $ are the cluster's"
+)
 _FEW = 3
 """So many columns of a table are named as what another one may be called now."""
 
@@ -464,6 +475,8 @@ def _added_by(frame: pa.Schema, found: Sequence[Difference]) -> dict[str, str]:
 
 
 def _remedy_for_unknown(name: str, table: TableSchema, given: Collection[str]) -> str:
+    if is_of_cluster(name):
+        return _OF_CLUSTER
     lacking = [column.name for column in table.writable_columns if column.name not in given]
     for other in lacking:
         if other.lower() == name.lower():
