@@ -132,6 +132,14 @@ def test_call_is_located_by_its_thread(thread, properties, number, in_background
     assert (problem or "None") in str(place.problem)
 
 
+def test_threads_that_are_not_pinned_are_to_blame():
+    """Then PySpark calls the JVM on any of its threads, also for the function of the query."""
+    frame = Query().frame("Thread-3")
+    frame.sparkSession.sparkContext._gateway = "no ClientServer"
+    problem = RunningQuery().locate(frame, 4).problem
+    assert "Remove this variable" in problem.remedy
+
+
 def test_next_run_is_noticed_on_the_thread_of_the_query():
     """Its thread has another name; the objects of the old run are of no use any more."""
     log = RunningQuery()

@@ -18,6 +18,14 @@ def jvm_of(session: SparkSession) -> Any | None:
     return getattr(session, "_jvm", None)
 
 
+def pins_threads(session: SparkSession) -> bool:
+    """Return whether each Python thread has a thread of the JVM of its own (`PYSPARK_PIN_THREAD`)."""
+    from py4j.clientserver import ClientServer  # noqa: PLC0415 - Spark Connect may have none
+
+    gateway = getattr(session.sparkContext, "_gateway", None)
+    return gateway is None or isinstance(gateway, ClientServer)
+
+
 def session_in(frame: DataFrame) -> Any:
     """Return the session of a DataFrame, without a call to the JVM."""
     return frame.sparkSession._jsparkSession  # noqa: SLF001

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.spark.compat.checkpoint import CheckpointFiles
-from yt_exactly_once.spark.compat.jvm import jvm_of, queries_in, session_in
+from yt_exactly_once.spark.compat.jvm import jvm_of, pins_threads, queries_in, session_in
 from yt_exactly_once.spark.compat.spark_log import LoggedOffsets, read_offsets
 from yt_exactly_once.spark.compat.versions import STATE_STORE_WRITER
 from yt_exactly_once.spark.query.notes import HadoopNotes
@@ -107,12 +107,16 @@ class RunningQuery:
                 batch=batch_id,
             )
         run = _Run(frame, execution)
-        problem = ConfigError(
-            "The sink was called on a thread that Spark does not know",
-            remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
-            "the function waits for",
-            query=run.query_id,
-        )
+        if pins_threads(frame.sparkSession):
+            what = "The sink was called on a thread that Spark does not know"
+            remedy = (
+                "Call it on the thread of the function, or on a pyspark.InheritableThread that the function "
+                "waits for"
+            )
+        else:
+            what = "PySpark does not say which batch calls the sink: PYSPARK_PIN_THREAD is false"
+            remedy = "Remove this variable where the driver starts, and start the query again"
+        problem = ConfigError(what, remedy=remedy, query=run.query_id)
         running = int(execution.lastExecution().currentBatchId())
         return RunningBatch(run.query_id, run.id, running, run, in_background=True, problem=problem)
 
