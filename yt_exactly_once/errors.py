@@ -163,7 +163,7 @@ class DuplicateKeyError(EncodingError):
 
 
 class AmbiguousOrderError(EncodingError):
-    """Rows of one key are in several Spark partitions, so last-write-wins is undefined."""
+    """Several rows of a batch have one key, and which of them is the newest is not known."""
 
 
 class TableError(ExactlyOnceError):
