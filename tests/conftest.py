@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tracemalloc  # noqa: F401 - pytest imports it while objects are collected, in two threads at once
@@ -93,6 +94,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    # What is imported stays. The collector would go through it again and again: a tenth of the time.
+    gc.collect()
+    gc.freeze()
     # Not in a fixture, where it would use up the time of the first test.
     folders = {_folder(item) for item in session.items}
     kept = _archives(session.config)

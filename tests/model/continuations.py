@@ -106,6 +106,11 @@ def no_waiting() -> Iterator[None]:
         yield
 
 
+def always(value: Any) -> Callable[..., Any]:
+    """Return a function that returns this; a mock would cost more than the program that calls it."""
+    return lambda *_, **__: value
+
+
 class Continuations:
     """All histories of all programs seen so far.
 

@@ -33,7 +33,7 @@ from tests.model.cluster import (
     consumer_key,
     ledger_value,
 )
-from tests.model.continuations import Script
+from tests.model.continuations import Script, always
 from tests.model.scenario import Ranges, Scenario, query_id
 from tests.model.tasks import (
     JobFailed,
@@ -188,11 +188,15 @@ class Programs:
         job = RunJob(call.run, call.checkpoint, call.batch, call.ranges)
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
+
+        def age(_began: Any) -> float:
+            return sink.age()
+
         with (
             _no_tables(),
-            mock.patch.object(frame_rows, "require_straight"),
+            mock.patch.object(frame_rows, "require_straight", always(None)),
             mock.patch.object(frame_rows, "tasks_of_one_stage", partial(stages, self._scenario)),
-            mock.patch.object(claims, "seconds_since", side_effect=lambda _: sink.age()),
+            mock.patch.object(claims, "seconds_since", age),
         ):
             sink = ModelSink(self._scenario, call, script)
             sink(cast("Any", frame), call.batch)
@@ -206,11 +210,11 @@ class Programs:
         with (
             _no_tables(),
             mock.patch.object(planning, "ask", partial(_ask_way, script, call)),
-            mock.patch.object(planning, "_read", return_value=None),
-            mock.patch.object(planning, "_keep"),
-            mock.patch.object(Plan, "make", return_value=plan),
+            mock.patch.object(planning, "_read", always(None)),
+            mock.patch.object(planning, "_keep", always(None)),
+            mock.patch.object(Plan, "make", always(plan)),
             mock.patch.object(Plan, "age", 0.0),
-            mock.patch.object(claims, "seconds_since", return_value=0.0),
+            mock.patch.object(claims, "seconds_since", always(0.0)),
         ):
             planner = ModelSink(self._scenario, call, script)
             assignment, is_replay = planner.plan(rows, call.batch)
@@ -239,10 +243,10 @@ def _no_tables() -> Iterator[None]:
     with (
         mock.patch.object(transactional, "prepare_claims", _prepared_claims),
         mock.patch.object(sessions, "sessions_of", _sessions_of),
-        mock.patch.object(look_up, "attributes_of", return_value={"id": _QUEUE_ID}),
+        mock.patch.object(look_up, "attributes_of", always({"id": _QUEUE_ID})),
         # No queue of the model loses rows.
-        mock.patch.object(idempotent, "gone_sessions", return_value=frozenset()),
-        mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
+        mock.patch.object(idempotent, "gone_sessions", always(frozenset())),
+        mock.patch.object(look_up.LedgerNotes, "look", always((_QUEUE_ID, ()))),
         mock.patch.object(look_up.LedgerNotes, "add", _refuse),
     ):
         yield

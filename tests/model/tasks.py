@@ -29,7 +29,7 @@ from tests.model.cluster import (
     ModelCluster,
     session_key,
 )
-from tests.model.continuations import Script
+from tests.model.continuations import Script, always
 from tests.model.scenario import Ranges, Scenario
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
@@ -191,10 +191,10 @@ def run_task(
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with (
         task_context(call.partition, call.attempt, call.copy),
-        mock.patch.object(joined, "uuid4", return_value=""),
+        mock.patch.object(joined, "uuid4", always("")),
         mock.patch.object(joined, "emitter", _silence),
         # A lease ends whenever the explorer chooses.
-        mock.patch.object(joined, "repeated", return_value=nullcontext()),
+        mock.patch.object(joined, "repeated", always(nullcontext())),
         mock.patch.object(tasks, "emitter", _silence),
         mock.patch.object(push, "emitter", _silence),
         mock.patch.object(push, "side_by_side", _one_by_one),
