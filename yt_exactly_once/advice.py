@@ -231,6 +231,12 @@ def repair(ledger: str, query: str) -> str:
     return f"yt-exactly-once repair {ledger} --query {query} --apply"
 
 
+QUEUE_IS_COPY = (
+    "Move the queue itself back, if it is still there. Otherwise begin with a new checkpoint after the last "
+    "row that is written: the steps are in how-to/recover.md, section 'The queue was put back from a copy'"
+)
+"""For a copy at the path of a queue: it has the rows that are written, and another id."""
+
 AHEAD = "the function has left batches out, somebody has moved it, or the ledger is an older copy"
 """Why a consumer is after all that the ledger has: only the checkpoint tells which it is."""
 

@@ -13,8 +13,9 @@ from tests.local.operated import TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import ROOT, unfollowed
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
-from yt_exactly_once.errors import OffsetConflictError
+from yt_exactly_once.errors import DataLossError, OffsetConflictError
 from yt_exactly_once.local import LocalClusterError
+from yt_exactly_once.ytsaurus import browsing
 
 
 @pytest.fixture
@@ -351,6 +352,30 @@ def test_another_queue_behind_the_path_is_read_from_its_first_row(query, waiting
     query.feed(2)
     query.run()
     assert query.doctor(f"--checkpoint {query.checkpoint}")[0] == 0
+
+
+def test_copy_in_the_place_of_the_queue_is_not_read_again(query, tmp_path, monkeypatch):
+    """It has the rows that are written. Whoever begins behind them, as the page says, has each row once."""
+    monkeypatch.setattr(browsing, "_CLOCKS_SECONDS", 0)
+    client, copy = query.client, f"{query.queue}_copy"
+    client.freeze_table(query.queue, sync=True)
+    client.copy(query.queue, copy)
+    client.remove(query.queue)
+    client.move(copy, query.queue)
+    client.mount_table(query.queue, sync=True)
+    client.register_queue_consumer(query.queue, query.consumer, vital=True)
+    query.feed(5)
+    for query.loss in (False, True):
+        with pytest.raises(DataLossError, match="A copy of a queue is in the place") as stopped:
+            query.run()
+        assert "'The queue was put back from a copy'" in stopped.value.remedy
+    for command in ("status", "repair", "repair --apply"):
+        said = query.command(f"yt-exactly-once {command} {query.target}")[1]
+        assert "'The queue was put back from a copy'" in " ".join(said.split()), said
+    assert "a copy is in the place" in query.doctor()[1]
+    query.checkpoint = tmp_path / "another"
+    query.run()
+    query.assert_exact()
 
 
 def test_recreated_queue_that_trims_itself_keeps_its_rows_until_they_are_read(query, cluster):

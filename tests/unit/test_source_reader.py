@@ -115,6 +115,7 @@ def reader(queue, clock=None, kind=QueueStreamReader, **options):
         spark_schema=COLUMNS,
         weight=lambda rows: (rows[0] + 1) * 10,
         decode=lambda rows: (None, rows, None),
+        has_timestamps=False,
     )
     opened = OpenedQueue(parsed, queue, LOCAL, queue.info, rows)
     return kind(PackedQueue(opened), clock=clock, sleep=clock.sleep)

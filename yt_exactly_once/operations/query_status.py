@@ -99,6 +99,7 @@ class QueueStatus:
         partitions: in their order; empty if the queue cannot be read.
         consumer_state: of the tablets of the consumer; empty if there is none.
         is_recreated: whether another queue is at the path than the one that the query has read.
+        is_copy: whether that one has rows that are older than itself.
         lost_partitions: how many partitions the query has read that the queue no longer has.
         problem: why it cannot be read, or what is wrong with it; empty if nothing is.
         remedy: the end of `problem`, if something else than the repair of the query is to be done.
@@ -113,6 +114,7 @@ class QueueStatus:
     partitions: tuple[PartitionStatus, ...] = ()
     consumer_state: str = ""
     is_recreated: bool = False
+    is_copy: bool = False
     lost_partitions: int = 0
     problem: str = ""
     remedy: str = ""

@@ -215,7 +215,7 @@ class Repair:
 
     def _look_at(self, queue: QueueStatus) -> None:
         """Bring the consumer of a queue back, and count what is at stake."""
-        if not queue.partitions:
+        if not queue.partitions or queue.is_copy:
             self.open.append(f"{queue.path}: {queue.problem}")
             return
         if queue.lost_partitions:

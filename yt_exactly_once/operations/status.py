@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _STAMP = pa.schema(
     [("$tablet_index", pa.int64()), ("$row_index", pa.int64()), (TIMESTAMP_COLUMN, pa.uint64())]
 )
-_ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config")
+_ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config", "creation_time")
 _LOOKS, _PAUSE_SECONDS = 10, 0.3
 """How often and how far apart a target that lacks rows is asked for them."""
 
@@ -406,7 +406,8 @@ def _queue(facts: _Facts, row: LedgerRow, source: SourceKey, partitions: Partiti
         read = _read(facts, known, row.entry.query_id, source, partitions)
     except ExactlyOnceError as error:
         return replace(known, problem=error.what)
-    return replace(read, problem=_problem(read, row))
+    remedy = advice.QUEUE_IS_COPY if read.is_copy else ""
+    return replace(read, problem=_problem(read, row), remedy=remedy)
 
 
 def _read(
@@ -425,13 +426,16 @@ def _read(
     is_recreated = bool(queue_id) and info["id"] != queue_id
     spark = facts.spark_of(query)
     begins = spark.starts.get(source, {}) if spark else {}
-    found = []
+    found, is_copy = [], False
     for partition, bound in enumerate(bounds):
         last = partitions.get(partition)
         delivered = last.end if last else 0
         first = bound.lower if is_recreated else delivered
         stamp = stamps.get((partition, first))
-        lag = None if stamp is None else max(facts.moment - browsing.row_time(stamp), 0.0)
+        time_of_row = None if stamp is None else browsing.row_time(stamp)
+        lag = None if time_of_row is None else max(facts.moment - time_of_row, 0.0)
+        if is_recreated and time_of_row is not None:
+            is_copy |= browsing.is_copied(time_of_row, str(info["creation_time"]))
         found.append(
             PartitionStatus(
                 partition=partition,
@@ -453,6 +457,7 @@ def _read(
         partitions=tuple(found),
         consumer_state=str(table["tablet_state"]) if table else "",
         is_recreated=is_recreated,
+        is_copy=is_copy,
         lost_partitions=0 if is_recreated else sum(number >= len(bounds) for number in partitions),
     )
 
@@ -462,6 +467,9 @@ def _problem(queue: QueueStatus, row: LedgerRow) -> str:
     hint = f"Run: {row.repair}"
     lost = sum(last.lost_rows for last in queue.partitions)
     state = queue.consumer_state
+    if queue.is_copy:
+        what = "a copy is in the place of the queue, and has rows that the query has read"
+        return f"{what}. {advice.QUEUE_IS_COPY}"
     known = {
         "the queue was removed and recreated since the last batch. The query stops with DataLossError, "
         f"unless it has fail_on_data_loss=false. {hint}": queue.is_recreated,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -37,6 +38,9 @@ _WHOLE = {
 }
 _LAST_NAME = re.compile(r"/(?:[^/\\]|\\.)*$", re.DOTALL)
 _MOST_CHILDREN = 100_000
+_CLOCKS_SECONDS = 60.0
+"""The clock of rows and that of tables may differ by so much."""
+
 COUNTER_BITS = 30
 """Low bits of a timestamp of the cluster that count within a second."""
 
@@ -192,6 +196,15 @@ def now(connection: Connection) -> float:
 def row_time(timestamp: int) -> float:
     """Return a value of the column `$timestamp` in seconds since 1970."""
     return float(timestamp >> COUNTER_BITS)
+
+
+def is_copied(first_row: float, creation_time: str) -> bool:
+    """Return whether a table is a copy: its first row, by `row_time`, is older than itself.
+
+    A table that is moved keeps its time of creation.
+    """
+    created = datetime.fromisoformat(creation_time).timestamp()
+    return first_row + _CLOCKS_SECONDS < created
 
 
 def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 from yt.common import YtError
 
 from yt_exactly_once import advice, errors
-from yt_exactly_once.ytsaurus.browsing import attributes_of, output, registration, request
+from yt_exactly_once.ytsaurus.browsing import (
+    attributes_of,
+    is_copied,
+    output,
+    registration,
+    request,
+)
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.sender import BINARY
 from yt_exactly_once.ytsaurus.tables import (
@@ -146,6 +152,11 @@ class RemoteQueue:
             else:
                 infos = client.get_tablet_infos(self.path, list(range(count)))["tablets"]
         return QueueState(str(found["id"]), bounds_of(infos), columns_of(found))
+
+    def is_copied(self, first_row: float) -> bool:
+        """Return whether the table is a copy, see `browsing.is_copied`."""
+        found = attributes_of(self.connection, self.path, ["creation_time"]) or {}
+        return is_copied(first_row, str(found["creation_time"]))
 
     def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
         """Return the consumer's offsets with one request; a partition that was never moved is absent."""

@@ -161,6 +161,16 @@ def recreated(queue: str, consumer: str | None, remedy: str) -> DataLossError:
     )
 
 
+def copied(queue: str, consumer: str | None) -> DataLossError:
+    """Return the error for a copy in the place of the queue: from its first row on, all would be repeated."""
+    return DataLossError(
+        "A copy of a queue is in the place of the one that the query has read: its rows are older than it",
+        remedy=advice.QUEUE_IS_COPY,
+        queue=queue,
+        consumer=consumer,
+    )
+
+
 def trimmed_rows(
     queue: str, consumer: str | None, partition: int, start: int, end: int
 ) -> DataLossError:

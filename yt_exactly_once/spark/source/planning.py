@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from yt_exactly_once.errors import (
@@ -155,6 +155,21 @@ class BatchPlanner:
             raise recreated(self.remote.path, self.remote.consumer, remedy)
         self._seen, self._seen_at = state, self.clock()
         return state.partitions
+
+    @cached_property
+    def is_copy(self) -> bool:
+        """Whether the queue has rows from before it was made, which the query may have read."""
+        if not self.opened.rows.has_timestamps:
+            return False
+        return any(
+            (stamp := self.call(partial(self._committed_at, partition, bound.lower))) is not None
+            and self.call(partial(self.remote.is_copied, stamp))
+            for partition, bound in enumerate(self.look())
+            if bound.lower < bound.upper
+        )
+
+    def _committed_at(self, partition: int, row: int) -> float | None:
+        return self.opened.rows.committed_at(self.remote.pull(partition, row, 1, BYTES_PER_PULL))
 
     def shared(self, ranges: Sequence[PartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Return which partitions share a task; none where it is not known how heavy their rows are."""

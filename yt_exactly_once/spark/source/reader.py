@@ -198,6 +198,8 @@ class QueueStreamReader(DataSourceStreamReader, _Admitted):
                 self._queue.sleep(left)
 
     def _require_loss_is_allowed(self) -> None:
+        if self._queue.is_copy:
+            raise offsets.copied(self._queue.remote.path, self._queue.remote.consumer)
         if self._queue.opened.options.fail_on_data_loss:
             remedy = (
                 "Rows of the old queue that were not read are lost, unless it is put back. Set "
