@@ -452,6 +452,19 @@ def _again(begin, end, first=6):
     return act
 
 
+def _renamed(pipeline):
+    """The queue got another path, where a consumer is at its first row."""
+    pipeline.run(6)
+    later = Pipeline(
+        pipeline.cluster, pipeline.folder, query="query-2", queue_name="new_name", digest=True
+    )
+    later.client.unmount_table(pipeline.queue, sync=True)
+    later.client.move(pipeline.queue, later.queue)
+    later.client.mount_table(later.queue, sync=True)
+    later.client.register_queue_consumer(later.queue, later.consumer, vital=True)
+    later.run(6)
+
+
 def _in_ledger(pipeline, **columns):
     (row,) = read_ledger(pipeline.connection, pipeline.ledger)
     pipeline.client.insert_rows(pipeline.ledger, [row.entry.to_row() | columns])
@@ -488,6 +501,7 @@ AGREEING = {
     ),
     "a row of another query": lambda made: _damaged(made, lambda rows: rows[0].update(part=5)),
     "everything again, with a new checkpoint": _again(0, 6),
+    "everything again, after the queue was renamed": _renamed,
     "overlapping ranges": _again(3, 8),
     "rows between two queries that none has read": _again(8, 10),
     "a value edited, and the queue trimmed": _edited_and_trimmed,

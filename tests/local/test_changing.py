@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.operated import Operated
+from yt_exactly_once.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/change.md"
 
@@ -14,7 +15,46 @@ def commands(section: str) -> list[str]:
     """Return the commands of a section: those in blocks, and those within the text."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")
     text, _, _ = rest.partition("\n## ")
-    return re.findall(r"^ *(yt [^\n`]+)$|`(yt[^`]+)`", text, re.MULTILINE)
+    return re.findall(r"^ *(yt(?:-exactly-once)? [^\n`]+)$|`(yt[^`]+)`", text, re.MULTILINE)
+
+
+def test_queue_is_renamed(cluster, tmp, tmp_path):
+    """By the steps that the error names each row is there once. A new checkpoint alone repeats all rows."""
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.feed(5)
+    query.run()
+    named = [block or inline for block, inline in commands("Another queue or consumer")]
+    show, *moves, create, move = [line for line in named if "=" not in line]
+    renamed, consumer = f"{tmp}/payments", f"{tmp}/own"
+    given = {
+        "//home/shop/own-consumer": consumer,
+        "//home/shop/payments": renamed,
+        "//home/shop/orders": query.queue,
+        "//home/shop/totals": query.target,
+    }
+
+    def do(line):
+        for old, new in given.items():
+            line = line.replace(old, new)
+        code, said = query.command(line)
+        assert code == 0, said
+        return said
+
+    assert "partition 1: rows 0 to 5" in do(show)
+    for line in (*moves, create):
+        do(line)
+    for partition in range(2):
+        do(move.replace("PARTITION", str(partition)).replace("END", "5"))
+    query.queue, query.consumer = renamed, consumer
+    query.feed(5)
+    with pytest.raises(ConfigError, match="belongs to the queue") as stopped:
+        query.run()
+    assert "section 'Another queue or consumer'" in stopped.value.remedy
+    query.checkpoint = tmp_path / "another"
+    query.run()
+    query.assert_exact()
+    code, said = query.command(f"yt-exactly-once audit {query.target} --by count")
+    assert (code, "read them" in said) == (0, False), said
 
 
 @pytest.mark.parametrize("mode", ["transactional", "at-least-once"])

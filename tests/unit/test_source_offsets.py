@@ -133,7 +133,7 @@ def test_partition_without_rows_in_the_batch_has_no_range():
 )
 def test_checkpoint_of_another_source_is_refused(logged, name):
     """Row indexes of one queue mean nothing in another."""
-    with pytest.raises(ConfigError, match=f"belongs to the {name}.*query's own.*new checkpoint"):
+    with pytest.raises(ConfigError, match=f"belongs to the {name}.*query's own.*section 'Another"):
         QueueOffset(*logged, {}, {}, "", "1").require_same_source(
             Cluster("local", "1"), QUEUE, CONSUMER
         )

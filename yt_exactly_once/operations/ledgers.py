@@ -435,6 +435,12 @@ def age_seconds(entry: LedgerEntry) -> float | None:
     return max((datetime.now(UTC) - written).total_seconds(), 0.0)
 
 
+def queue_paths(entries: Entries) -> dict[str, str]:
+    """Return the last path of each queue that was read, by its object id, or by its path without one."""
+    rows = sorted(entries, key=lambda row: row.entry.committed_at)
+    return {key[3] or key[1]: key[1] for row in rows for key in row.entry.offsets}
+
+
 def overlaps_and_gaps(
     entries: Sequence[LedgerRow], *, tolerates_repeats: bool = False
 ) -> Iterator[str]:
@@ -446,12 +452,14 @@ def overlaps_and_gaps(
     Args:
         tolerates_repeats: whether rows that come twice have no effect, so that only gaps matter.
     """
+    paths = queue_paths(entries)
     ranges: dict[tuple[str, str, int], list[tuple[int, int, str]]] = {}
     for row in entries:
         for (_, queue, _, queue_id), offsets in row.entry.offsets.items():
+            which = queue_id or queue
             for partition, offset in offsets.items():
                 read = (offset.first, offset.end, row.entry.label)
-                ranges.setdefault((queue, queue_id, partition), []).append(read)
+                ranges.setdefault((paths[which], which, partition), []).append(read)
     for (queue, _, partition), reads in sorted(ranges.items()):
         reads.sort()
         known, last = reads[0][1], reads[0][2]

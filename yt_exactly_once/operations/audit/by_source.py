@@ -22,7 +22,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.by_digest import letters, modes_of, waiting_letters
 from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit, SourceColumns
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
-from yt_exactly_once.operations.ledgers import Entries
+from yt_exactly_once.operations.ledgers import Entries, queue_paths
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
@@ -121,8 +121,12 @@ class Comparison:
         self._jobs = [row.entry for row in entries if row.entry.application and backfill]
         ends: dict[str, dict[int, int]] = {}
         firsts: dict[tuple[str, int], int] = {}
+        paths = queue_paths(entries)
+        self._names: dict[str, set[bytes]] = {}
         for row in entries:
-            for (_, path, *_), offsets in row.entry.offsets.items():
+            for (_, name, _, queue_id), offsets in row.entry.offsets.items():
+                path = paths[queue_id or name]
+                self._names.setdefault(path, set()).add(name.encode())
                 known = ends.setdefault(path, {})
                 for partition, offset in offsets.items():
                     known[partition] = max(known.get(partition, 0), offset.end)
@@ -237,7 +241,8 @@ class Comparison:
             here = batch
             if self._own.queue is not None:
                 paths = batch.column(self._own.queue).cast(pa.binary())
-                here = batch.filter(pc.equal(paths, pa.scalar(path.encode(), pa.binary())))
+                names = pa.array(sorted(self._names[path]), pa.binary())
+                here = batch.filter(pc.is_in(paths, names))
             partitions = _integers(here.column(self._own.partition))
             rows = _integers(here.column(self._own.row))
             hashes = row_hashes(here, self._compared[path])

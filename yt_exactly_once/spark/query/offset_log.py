@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 
+_STEPS = {
+    "cluster": "how-to/change.md, section 'Another cluster'",
+    **dict.fromkeys(("queue", "consumer"), "how-to/change.md, section 'Another queue or consumer'"),
+}
+"""For a checkpoint of another source, by what is another."""
+
 FORMAT = "yt_exactly_once"
 """Key of every offset of the source, and of no other; its value is the version of the format."""
 
@@ -162,8 +168,9 @@ class QueueOffset:
             if old != new:
                 raise ConfigError(
                     f"The checkpoint belongs to the {name} {old}, the query now reads {new}",
-                    remedy=f"Set the {name} back, or pass this query's own checkpoint location. {NEW_QUERY} "
-                    "if the change is meant",
+                    remedy=f"Set the {name} back, or pass this query's own checkpoint location. If the "
+                    "change is meant, rows may come again with a new checkpoint location alone: the steps "
+                    f"are in {_STEPS[name]}",
                     queue=queue,
                 )
         if self.cluster_id != cluster.id:
