@@ -8,7 +8,7 @@ Memory is one bit per row, and eight bytes per `BUCKET` rows, whatever the rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.by_digest import letters, modes_of, waiting_letters
 from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit, SourceColumns
@@ -105,7 +106,10 @@ class _Partition:
 
 
 class Comparison:
-    """One audit by source columns; raise `ConfigError` if they do not tell queues apart, or none was read."""
+    """One audit by source columns; `look` reads the entries of the target again.
+
+    Raise `ConfigError` if the columns do not tell queues apart, or no queue was read.
+    """
 
     def __init__(
         self,
@@ -115,8 +119,10 @@ class Comparison:
         columns: SourceColumns,
         start: int,
         *,
+        look: Callable[[], Entries],
         backfill: bool = False,
     ) -> None:
+        self._look = look
         self._reader, self._info, self._own, self._entries = reader, info, columns, entries
         self._jobs = [row.entry for row in entries if row.entry.application and backfill]
         ends: dict[str, dict[int, int]] = {}
@@ -173,6 +179,8 @@ class Comparison:
                 known += later + int(inside.sum())
         for path in self._infos:
             self._read_queue(path)
+        if newer and self._nobody_writes():
+            known, newer = known - newer, 0
         kept = self._job_digest
         digests = ("", "") if kept is None else (f"{digest:016x}", f"{kept:016x}")
         audits = [(path, audited) for path, some in self._audited.items() for audited in some]
@@ -195,6 +203,17 @@ class Comparison:
             compared=tuple(self._compared_names()),
             partitions=tuple(audited.found(path) for path, audited in audits),
             unproven=tuple(self._unproven()),
+        )
+
+    def _nobody_writes(self) -> bool:
+        """Whether no batch was committed since the start, and no row can be there before its batch is."""
+        before, now = (
+            {(row.ledger, row.entry.transaction_id) for row in rows}
+            for rows in (self._entries, self._look())
+        )
+        return before == now and all(
+            row.entry.mode == DeliveryMode.TRANSACTIONAL and row.entry.is_complete
+            for row in self._entries
         )
 
     @property

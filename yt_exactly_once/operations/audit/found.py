@@ -91,7 +91,8 @@ class Audit:
         modes: their delivery modes.
         queues: paths of the queues; empty unless rows were compared with them.
         newer: rows beyond the last commit that was known at the start; a query was running.
-        unknown: rows whose source is not in a queue, or before the start.
+        unknown: rows whose source is not in a queue, or before the start; and beyond the last commit, if
+            every mode is transactional and no batch was committed meanwhile.
         compared: columns whose values were compared.
         partitions: by queue and partition; empty unless rows were compared with the queues.
         expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.

@@ -99,9 +99,8 @@ def audit(
                 remedy="Name the columns with the partition and the index of the row in the queue",
                 target=target,
             )
-        return Comparison(reader, info, entries, chosen, start, backfill=backfill).run(
-            compare=compare
-        )
+        comparison = Comparison(reader, info, entries, chosen, start, look=look, backfill=backfill)
+        return comparison.run(compare=compare)
     if by is By.SEQUENCE:
         raise UnprovableError(
             "The target has no tombstones: its rows were no changes",
