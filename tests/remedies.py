@@ -54,6 +54,7 @@ ROWS = {
     "repair {ledger} --query {query} --new-checkpoint": "checkpoint of yesterday",
     "repair TARGET --new-checkpoint": "queue recreated",
     "yt remove {quote(letters)}/@{MARK}": DECIDES,
+    "yt remove {quote(letters)}/@{name}": DECIDES,
     "Remove it if no change is late: yt remove": "tombstones of another shape",
     "In both cases run: yt remove": "tombstones gone",
     "have the new ones, run: yt remove": DECIDES,

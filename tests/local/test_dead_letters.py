@@ -22,7 +22,7 @@ from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError
 from yt_exactly_once.operations import dead_letters
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.tables import ensure_table
+from yt_exactly_once.ytsaurus.tables import LETTERS, ensure_table
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 SHOWN = {"": 0, "--all": 152, "--all --limit 3": 3}
@@ -171,9 +171,31 @@ def test_letters_without_their_notes_are_refused(query, tmp_path, harm):
     for what in ("list", "show", "replay"):
         code, said = query.command(f"yt-exactly-once dead-letters {what} {path}")
         assert (code, harm in said) == (2, True), said
-    (remedy,) = COMMAND.findall(said)
-    assert query.command(remedy)[0] == 0
+    remedies = COMMAND.findall(said)
+    assert [query.command(remedy)[0] for remedy in remedies] == [0] * len(remedies) != []
     assert told(query, f"list {path}")[0]["waiting"] == 152
+
+
+def test_copy_from_before_the_first_replay_is_refused(query, tmp_path):
+    """Its letters have other names. Those of an earlier version have no mark: `audit` counts them."""
+    copy = f"{query.letters}_copy"
+    moved(query.client, query.letters, copy, copy=True)
+    file = corrected(query, tmp_path, more)
+    told(query, f"replay {query.letters} --letters {file} --apply")
+    code, said = query.command(f"yt-exactly-once dead-letters list {copy}")
+    assert (code, "is a copy" in said) == (2, True), said
+    audit = f"yt-exactly-once audit {query.target}"
+    query.feed(10)
+    query.run()
+    assert query.command(audit)[0] == 0
+    query.client.remove(f"{copy}/@{LETTERS}")
+    letters = json.loads(file.read_text())
+    for one in letters:
+        one["table"] = query.client.get(f"{copy}/@id")
+    file.write_text(json.dumps(letters))
+    told(query, f"replay {copy} --letters {file} --apply")
+    code, said = query.command(audit)
+    assert (code, "152 dead letters were not replayed twice" in said) == (1, True), said
 
 
 def test_letters_and_notes_of_an_earlier_version_are_read(query):

@@ -19,6 +19,7 @@ from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of
 from yt_exactly_once.operations.ledgers import ledgers_near, read_ledger
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.tables import (
+    LETTERS,
     describe_table,
     ensure_table,
     existing,
@@ -67,17 +68,25 @@ class ReplayNotes:
     @classmethod
     def of(cls, connection: Connection, letters: str) -> ReplayNotes:
         """Find the notes of a dead-letter table; raise `TableError` if they are gone, or of another one."""
-        found = existing(connection, letters, ["id", MARK])
+        found = existing(connection, letters, ["id", LETTERS, MARK])
         mark, table = found.get(MARK), str(found["id"])
-        if mark is None:
-            return cls(letters, table, None)
-        if str(mark["letters"]) != table:
+        others = [
+            name
+            for name, known in (
+                (MARK, (mark or {}).get("letters", table)),
+                (LETTERS, found.get(LETTERS, table)),
+            )
+            if str(known) != table
+        ]
+        if others:
+            commands = " && ".join(f"yt remove {quote(letters)}/@{name}" for name in others)
             raise TableError(
                 "The table is a copy of a dead-letter table, and the notes of replays are of that one",
-                remedy="Use the table that was copied. Or, if no letter was ever replayed, run: "
-                f"yt remove {quote(letters)}/@{MARK}",
+                remedy=f"Use the table that was copied. Or, if no letter was ever replayed, run: {commands}",
                 path=letters,
             )
+        if mark is None:
+            return cls(letters, table, None)
         notes = attributes_of(connection, f"#{mark['notes']}", ["path"])
         if notes is None:
             raise TableError(

@@ -44,6 +44,9 @@ ALTERING = "yt_exactly_once_altering"
 TOMBSTONES = advice.TOMBSTONES_MARK
 """Attribute of a target with changes: the `id` of its tombstones, and the columns of its `sequence`."""
 
+LETTERS = "yt_exactly_once_letters"
+"""Attribute of a dead-letter table: its own object id. A copy has that of the table that was copied."""
+
 
 @dataclass(frozen=True)
 class TableInfo:
@@ -242,6 +245,13 @@ def set_attribute(connection: Connection, path: str, name: str, value: Any) -> N
     """
     with translated("set an attribute", path=path, attribute=name):
         connection.reader.set(f"{path}/@{name}", value)
+
+
+def mark_letters(connection: Connection, path: str) -> None:
+    """Give a dead-letter table its mark, unless it has one."""
+    found = existing(connection, path, ["id", LETTERS])
+    if LETTERS not in found:
+        set_attribute(connection, path, LETTERS, str(found["id"]))
 
 
 def columns_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

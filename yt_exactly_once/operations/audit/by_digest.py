@@ -230,6 +230,12 @@ def _outside_totals(entries: Entries, *, backfill: bool) -> Iterator[str]:
             f"has read{way}"
         )
     yield from letters(waiting_letters(entries))
+    # Of a pattern, letters that named no table count there.
+    if (more := -_not_replayed(entries)) > 0 and not any(row.pattern for row in entries):
+        yield (
+            f"that {more} dead letters were not replayed twice: more were replayed than rows rejected. A "
+            "copy of a dead-letter table may have been replayed too"
+        )
     for entry in others:
         if entry.part < entry.part_count:
             yield (
@@ -244,12 +250,15 @@ def _is_replay(entry: LedgerEntry) -> bool:
 
 def waiting_letters(entries: Entries) -> int:
     """Return how many rows the target could not take, and that were not replayed."""
+    return max(_not_replayed(entries), 0)
+
+
+def _not_replayed(entries: Entries) -> int:
     tallies = [(row.entry.tally, _is_replay(row.entry)) for row in entries]
-    waiting = sum(
+    return sum(
         -tally.total_rows if is_replay else tally.total_rejected_rows
         for tally, is_replay in tallies
     )
-    return max(waiting, 0)
 
 
 def letters(waiting: int) -> Iterator[str]:

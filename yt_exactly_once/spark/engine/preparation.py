@@ -111,6 +111,7 @@ def prepare(delivery: Delivery) -> tuple[PreparedTarget, ...]:
         tables.ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = tables.describe_table(connection, options.dead_letter_path)
         tables.require_columns(rejected, *_DEAD_LETTERS)
+        tables.mark_letters(connection, options.dead_letter_path)
     return targets
 
 
