@@ -55,6 +55,7 @@ def test_queue_is_renamed(cluster, tmp, tmp_path):
     query.assert_exact()
     code, said = query.command(f"yt-exactly-once audit {query.target} --by count")
     assert (code, "read them" in said) == (0, False), said
+    assert query.command(f"yt-exactly-once status {query.target} --check")[0] == 0
 
 
 @pytest.mark.parametrize("mode", ["transactional", "at-least-once"])

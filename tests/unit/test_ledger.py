@@ -612,9 +612,12 @@ def test_entry_of_a_newer_version_is_refused_and_one_of_an_older_version_is_read
         require_known_ledger({LEDGER_MARK: LEDGER_VERSION + 1}, "//l")
 
 
-def read_by(query, *ends, consumer="//c", target="//t", queue="//q"):
+def read_by(query, *ends, consumer="//c", target="//t", queue="//q", firsts=(0, 0)):
     """Return the entry of a query that has read partitions of a queue up to these rows."""
-    parts = {number: PartitionOffset(0, end, end) for number, end in enumerate(ends)}
+    parts = {
+        number: PartitionOffset(first, end, end, first)
+        for number, (first, end) in enumerate(zip(firsts, ends, strict=False))
+    }
     return LedgerEntry(query, target, 3, "run", "1-2", {("", queue, consumer, "1-1"): parts})
 
 
@@ -627,9 +630,13 @@ def read_by(query, *ends, consumer="//c", target="//t", queue="//q"):
     (read_by("other", 5, 9, target="//u"), False),
     (read_by("other", 5, 9, consumer="//d"), False),
     (read_by("other", 5, 9, queue="//r"), False),
+    (read_by("other", 5, 9, queue="//r", consumer="//d", firsts=(5, 8)), True),
+    (read_by("other", 6, 9, queue="//r", consumer="//d", firsts=(6, 8)), False),
+    (read_by("other", 9, queue="//r", consumer="//d", firsts=(5,)), False),
+    (read_by("other", 5, 9, queue="//r", consumer="", firsts=(5, 8)), False),
 ])  # fmt: skip
 def test_a_query_is_continued_by_one_that_reads_on_everywhere(later, continues):
-    """With the same consumer, into the same target, behind no end of it, and beyond one."""
+    """Into the same target, behind no end of it and beyond one, with its consumer or from where it ended."""
     entry = read_by("query", 5, 8)
     assert supersedes(later, entry) == continues
     moved = later.offsets.keys() == entry.offsets.keys() and later.query_id != entry.query_id

@@ -110,9 +110,9 @@ def prune(
 
     Without --superseded, --target-gone and --query nothing is removed.
 
-    An entry is superseded if another query has the same target, queues and consumers, and has committed
-    rows after it. Its own checkpoint was replaced then. No entry is dead for certain: only its checkpoint
-    shows whether the query will start again. If it does, the sink refuses to write (LedgerMissingError).
+    An entry is superseded if another query with the same target has read on where it ended. Its own
+    checkpoint was replaced then. No entry is dead for certain: only its checkpoint shows whether the query
+    will start again. If it does, the sink refuses to write (LedgerMissingError).
     """
     from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.pruning import Use, judge_entries, remove_entry  # noqa: PLC0415

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange, TargetColumns
-from yt_exactly_once.commit.entry import LedgerEntry, Offsets
+from yt_exactly_once.commit.entry import LedgerEntry, Offsets, PartitionOffset, SourceKey
 from yt_exactly_once.commit.other_sources import is_same
 from yt_exactly_once.errors import (
     FencedError,
@@ -184,17 +184,37 @@ def require_columns(
 
 
 def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
-    """Return whether another query reads on where this one ended, on behalf of the same consumers."""
+    """Return whether another query reads on where this one ended, on behalf of its consumers.
+
+    With the same consumers, or with others that began at the very rows where this query ended.
+    """
     if later.query_id == entry.query_id or later.target != entry.target:
         return False
-    if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
+    continued = {key: _continued_by(later, key, entry.offsets[key]) for key in entry.offsets}
+    if not continued or not all(key[2] for key in continued):
         return False
     ends = [
-        (one.end, then.end if (then := later.offset(key, number)) else 0)
-        for key, partitions in entry.offsets.items()
-        for number, one in partitions.items()
+        (one.end, read[number].end if number in read else 0)
+        for key, read in continued.items()
+        for number, one in entry.offsets[key].items()
     ]
     return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
+
+
+def _continued_by(
+    later: LedgerEntry, key: SourceKey, partitions: Mapping[int, PartitionOffset]
+) -> Mapping[int, PartitionOffset]:
+    """Return how far a query is with a consumer, or with another one of the queue that began at the ends."""
+    if key in later.offsets:
+        return later.offsets[key]
+    others = [
+        read for other, read in later.offsets.items() if key[3] and other[2] and other[3] == key[3]
+    ]
+    ends = {number: one.end for number, one in partitions.items()}
+    begins = [
+        {number: one.first for number, one in read.items() if number in ends} for read in others
+    ]
+    return next((read for read, rows in zip(others, begins, strict=True) if rows == ends), {})
 
 
 def outdates(later: LedgerEntry, entry: LedgerEntry) -> bool:

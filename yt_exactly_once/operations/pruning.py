@@ -19,7 +19,7 @@ class Use(StrEnum):
     """Its query needs it: nothing shows that the query is gone."""
 
     SUPERSEDED = "superseded"
-    """A later query with the same queues and consumers has gone past it, in the same target and ledger."""
+    """A later query reads on where it ended, for the same target and in the same ledger."""
 
     TARGET_GONE = "target gone"
     """The target does not exist any more."""
@@ -48,7 +48,7 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
             why = "its job may be repeated"
         if (later := row.successor(rows)) is not None:
             use = Use.SUPERSEDED
-            why = f"query {later.entry.label} continues after it, with the same consumers"
+            why = f"query {later.entry.label} reads on where it ended"
         looked = browsing.attributes_of_all(connection, row.entry.tables, ["type"])
         if looked and not any(map(browsing.or_raise, looked.values())):
             use, why = Use.TARGET_GONE, f"there is no table {row.entry.target}"
