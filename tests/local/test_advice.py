@@ -12,8 +12,8 @@ import pytest
 from tests.local.operated import TARGET_SCHEMA, Operated, UndecidedError
 from tests.remedies import ROOT, unfollowed
 from tests.tiers import first_of
-from yt_exactly_once import TransactionalSink
-from yt_exactly_once.errors import DataLossError, OffsetConflictError
+from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once.errors import DataLossError, LedgerDivergedError, OffsetConflictError
 from yt_exactly_once.local import LocalClusterError
 from yt_exactly_once.ytsaurus import browsing
 
@@ -147,6 +147,31 @@ def test_new_checkpoint_without_a_consumer_begins_at_the_same_row(query, tmp_pat
     query.follow(said)
     query.run()
     query.assert_exact()
+
+
+def test_sink_with_one_more_target_begins_after_the_last_row(query, tmp_path, monkeypatch):
+    """A new checkpoint alone, as the error once said, reads every row again where no consumer is."""
+    query.consumer, query.checkpoint = "", tmp_path / "first"
+    query.source_options["starting_offsets"] = '{"0": 10, "1": 10}'
+    query.feed(5)
+    query.run()
+    del query.source_options["starting_offsets"]
+    query.create_table(f"{query.folder}/more", TARGET_SCHEMA)
+    paths, given = [query.target, f"{query.folder}/more"], {"ledger_path": query.ledger}
+    monkeypatch.setattr(query, "make_sink", lambda: make_sink(query, paths, given))
+    query.feed(5)
+    with pytest.raises(LedgerDivergedError, match="not written by the same") as stopped:
+        query.run()
+    query.follow(query.follow(stopped.value.remedy))
+    query.checkpoint = tmp_path / "second"
+    query.run()
+    query.assert_exact()
+    query.target = paths[1]
+    query.assert_exact([*query.fed[-10:]])
+
+
+def make_sink(query, paths, given):
+    return TransactionalSink([Target(path) for path in paths], proxy=query.proxy, **given)
 
 
 def test_newest_entry_counts_whichever_ledger_is_named(query):

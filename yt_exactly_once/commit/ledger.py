@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.cluster import Reader, Transaction
 from yt_exactly_once.commit.entry import ENTRY_COLUMNS, LEDGER_VERSION, LedgerEntry
@@ -32,7 +33,8 @@ class CommitLedger:
         if len({entry.transaction_id if entry else None for entry in entries}) > 1:
             raise LedgerDivergedError(
                 "The targets of this sink were not written by the same transaction",
-                remedy="After a change of the targets, use a new ledger_path and a new checkpoint",
+                remedy="Name the targets that the sink had before. Or "
+                f"{advice.begin_after(self.path, self.query_id)}",
                 query=self.query_id,
                 ledger=self.path,
             )
