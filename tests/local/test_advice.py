@@ -379,6 +379,25 @@ def test_another_queue_behind_the_path_is_read_from_its_first_row(query, waiting
     assert query.doctor(f"--checkpoint {query.checkpoint}")[0] == 0
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_renamed_queue_with_a_link_in_its_place_is_not_read_again(query, tmp_path, lost):
+    """The server keeps rows of a consumer by the path without links: those of the new path begin at 0."""
+    query.feed(5)
+    if not lost:
+        query.kill("sink")
+    query.client.unmount_table(query.queue, sync=True)
+    query.client.move(query.queue, f"{query.queue}_new")
+    query.client.mount_table(f"{query.queue}_new", sync=True)
+    query.client.link(f"{query.queue}_new", query.queue)
+    if lost:
+        query.follow("Run: yt-exactly-once repair TARGET --new-checkpoint --apply.")
+        query.checkpoint = tmp_path / "another"
+    query.restart_with_advice()
+    query.feed(5)
+    query.run()
+    query.assert_exact()
+
+
 def test_copy_in_the_place_of_the_queue_is_not_read_again(query, tmp_path, monkeypatch):
     """It has the rows that are written. Whoever begins behind them, as the page says, has each row once."""
     monkeypatch.setattr(browsing, "_CLOCKS_SECONDS", 0)

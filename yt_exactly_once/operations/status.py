@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _STAMP = pa.schema(
     [("$tablet_index", pa.int64()), ("$row_index", pa.int64()), (TIMESTAMP_COLUMN, pa.uint64())]
 )
-_ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config", "creation_time")
+_ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config", "creation_time", "path")
 _LOOKS, _PAUSE_SECONDS = 10, 0.3
 """How often and how far apart a target that lacks rows is asked for them."""
 
@@ -153,6 +153,8 @@ class _Facts:
         tombstones: the same of those of targets that have some, by target.
         written: how many rows an ordered target has ever had, by path.
         spark: where one of the queries continues.
+        places: paths of queues without links, by which the server keeps rows of consumers. One that has
+            taken the place of a queue goes by the path that the ledger has: its rows are to be read yet.
         rows: times of rows by partition and index, by queue; offsets, by queue and consumer.
     """
 
@@ -167,6 +169,12 @@ class _Facts:
         paths |= dict.fromkeys(consumer for _, consumer in pairs)
         self.tables = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
         self.tombstones = self._tombstones(connection, [entry.target for entry in entries])
+        self.places = {
+            queue: str(known["path"])
+            if (known := self._known(queue)).get("id") == queue_id
+            else queue
+            for _, queue, _, queue_id in sources
+        }
         asked = {
             (queue, consumer): browsing.request(
                 "list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer
@@ -182,7 +190,7 @@ class _Facts:
         }
         for (queue, consumer), cluster in pairs.items():
             if self._known(consumer).get("tablet_state") in _READABLE:
-                look = RemoteQueue(connection, queue, consumer).stored_offsets
+                look = RemoteQueue(connection, self.places[queue], consumer).stored_offsets
                 looks[queue, consumer] = partial(look, cluster, range(self._tablets(queue)))
         self.rows = browsing.side_by_side(looks)
 
@@ -451,6 +459,7 @@ def _read(
         )
     return replace(
         known,
+        place=facts.places[path],
         registered=registered is not None if consumer else None,
         vital=None if registered is None else bool(registered["vital"]),
         auto_trim=bool((info.get("auto_trim_config") or {}).get("enable")),
