@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import datasource
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 from yt.yson import YsonUint64
 
@@ -177,11 +177,13 @@ def test_queue_that_was_replaced_since_is_an_error(reader, client, tmp):
     path, schema = f"{tmp}/queue", columns({"id": "int64?", "name": "string?"})
     create_table(client, path, schema, tablet_count=1)
     client.insert_rows(path, [{"id": 1, "name": "a", "$tablet_index": 0}])
-    asked = reader(path, ending_offsets='{"0": 1}')
+    until = {"ending_offsets": '{"0": 1}'}
+    asked = reader(path, **until)
     parts = asked.partitions()
     client.remove(path)
     create_table(client, path, columns({"id": "int64?", "title": "string?"}), tablet_count=1)
     client.insert_rows(path, [{"id": 2, "title": "b", "$tablet_index": 0}])
+    reader(path, **until).partitions()  # waits for the row
     with pytest.raises(DataLossError, match=r"recreated.*Load it again"):
         next(asked.read(parts[0]))
 
@@ -226,7 +228,7 @@ def test_columns_that_are_not_there_are_refused(read, sorted_table):
 @pytest.mark.further
 @pytest.mark.parametrize("pushes", [False, True])
 def test_spark_reads_chosen_columns_and_joins(spark, read, sorted_table, static_table, pushes):
-    """With and without filters that the cluster checks."""
+    """Whether Spark may push filters down or not: what one query wants is not taken for all others."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushes)
     try:
         dynamic = read(sorted_table, "name binary, amount bigint", binary_strings="true")
@@ -234,29 +236,16 @@ def test_spark_reads_chosen_columns_and_joins(spark, read, sorted_table, static_
         joined = dynamic.where("amount > 40").join(static, sf.col("amount") == sf.col("other"))
         wanted = [row["amount"] for row in customers(100) if (row["amount"] or 0) > 42]
         assert sorted(row.amount for row in joined.collect()) == wanted
+        assert dynamic.count() == 100
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_filters_reach_the_cluster(reader, sorted_table, monkeypatch):
-    """Spark asks for filters in another process, if it is allowed to."""
-    monkeypatch.setitem(sys.modules, tables._PUSHDOWN, sys)
-    asked = reader(sorted_table, "amount")
-    filters = [
-        datasource.GreaterThan(("amount",), 40),
-        datasource.In(("shop",), (6, 7)),
-        datasource.LessThan(("name",), "zzz"),
-        datasource.IsNotNull(("amount",)),
-    ]
-    assert list(asked.pushFilters(filters)) == filters
-    # `shop` is unsigned, and a null is the least value of YTsaurus: what is left is up to Spark.
-    wanted = [
-        row["amount"]
-        for row in customers(100)
-        if (row["amount"] or 0) > 40 and (row["name"] or "") < "zzz"
-    ]
-    assert sorted(row["amount"] for row in everything(asked)) == wanted
+def test_reader_takes_no_filters(reader, sorted_table, monkeypatch):
+    """Spark uses a read that was planned with those of one query for all queries of a load."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
+    asked = type(reader(sorted_table))
+    assert getattr(asked, "pushFilters", None) is getattr(DataSourceReader, "pushFilters", None)
 
 
 @pytest.mark.further

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from yt.wrapper import TablePath, YsonFormat
 from yt.yson import YsonBoolean, YsonEntity, YsonStringProxy, YsonUint64, get_bytes
 
-from yt_exactly_once.errors import ConflictError, ExactlyOnceError, SchemaMismatchError
+from yt_exactly_once.errors import ConflictError, SchemaMismatchError
 from yt_exactly_once.ytsaurus.browsing import attributes_of
-from yt_exactly_once.ytsaurus.failures import codes_in, translated
+from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.tables import columns_of, existing, not_mounted
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ _ATTRIBUTES = [
     "content_revision",
 ]
 _BINARY = YsonFormat(format="binary")
-_ROW_LIMIT = 1709
-"""QueryExecutionRowLimit of the query language; by default a query reads at most a million rows."""
 
 _KEY_TYPES = {
     **dict.fromkeys(("int8", "int16", "int32", "int64", "interval"), "int64"),
@@ -144,18 +142,15 @@ class WholeTable:
             ).read()
         return answer
 
-    def page(
-        self, after: Key | None, tablet: int, most: int, columns: Sequence[str], where: str
-    ) -> bytes:
+    def page(self, after: Key | None, tablet: int, most: int, columns: Sequence[str]) -> bytes:
         """Return rows of a tablet of a dynamic table, in the order of their keys.
 
         Args:
             after: key of the last row of the page before; `None` for the first page.
             most: most rows to return; fewer end the tablet.
-            where: a further condition of the query, or nothing.
         """
         keys = [column["name"] for column in self.key_columns]
-        conditions = [where] if where else []
+        conditions = []
         lower = self.pivots[tablet] if after is None else tuple(map(literal, after))
         if lower:
             operator = ">=" if after is None else ">"
@@ -171,11 +166,6 @@ class WholeTable:
                 query, timestamp=self.timestamp, format=_BINARY, raw=True
             ).read()
         return answer
-
-
-def has_read_too_much(error: ExactlyOnceError) -> bool:
-    """Return whether the cluster has ended a query since it has read as many rows as one may."""
-    return _ROW_LIMIT in codes_in(error)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -6,20 +6,18 @@ content of a static one. So tasks that run later, or twice, read the same rows.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from yt_exactly_once.codec.rows import decode
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, field_type
-from yt_exactly_once.codec.types import required
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import Emitter, emitter
@@ -31,11 +29,10 @@ from yt_exactly_once.spark.source.range import PATIENCE, RangeReader
 from yt_exactly_once.spark.tuning.collector import freeze_modules
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
-from yt_exactly_once.ytsaurus.reading import Key, WholeTable, has_read_too_much, listed, literal
+from yt_exactly_once.ytsaurus.reading import Key, WholeTable
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.source.packed import PackedQueue
@@ -57,15 +54,6 @@ _SAME_IN_ARROW = {
 
 REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds to wait for rows that the options name, before they count as missing."""
-
-_TEXTS = ("string", "utf8", "json")
-"""Types whose values the cluster compares as Spark compares their texts."""
-
-_UNSIGNED = ("uint8", "uint16", "uint32")
-"""Types that Spark reads as signed ones, and may compare with negative numbers."""
-
-_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
-"""What Spark runs instead of its planner when it pushes filters down. Otherwise it refuses who takes them."""
 
 
 def batch_reader(
@@ -97,7 +85,7 @@ def batch_reader(
         return QueueReader(opened, names, _ends(given.get(ENDING_OPTION)))
     if not opened.table.is_dynamic:
         return StaticReader(opened, names)
-    return PushingReader(opened, names) if _PUSHDOWN in sys.modules else SortedReader(opened, names)
+    return SortedReader(opened, names)
 
 
 def _ends(text: str | None) -> dict[int, int] | None:
@@ -206,12 +194,10 @@ class StaticReader(_TableReader):
 
 
 class SortedReader(_TableReader):
-    """Reads a sorted dynamic table as it is when Spark plans the read; see `_TableReader`."""
+    """Reads a sorted dynamic table as it is when Spark plans the read; see `_TableReader`.
 
-    def __init__(self, opened: OpenedTable, names: list[str]) -> None:
-        super().__init__(opened, names)
-        self._all = opened.arrow
-        self._where = ""
+    It takes no filters: Spark would use a read that is planned with those of one query for all of a `load`.
+    """
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tablets: the index of each, and the timestamp of the read."""
@@ -229,17 +215,8 @@ class SortedReader(_TableReader):
         emit = emitter(path=table.path)
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         after: Key | None = None
-        where = self._where
         while True:
-            page = partial(table.page, after, index, step, names, where)
-            try:
-                payload = _patiently(page, emit)
-            except RequestRefusedError as error:
-                if not (where and has_read_too_much(error)):
-                    raise
-                # A page of rows that fit is too far away. One of all rows is not, and Spark checks them too.
-                where = ""
-                continue
+            payload = _patiently(partial(table.page, after, index, step, names), emit)
             # After the rows, and before Spark has them.
             table.require_same()
             rows = decode(payload, plain_keys)
@@ -252,59 +229,6 @@ class SortedReader(_TableReader):
                 unsigned(value) if key["type"] == "uint64" and value is not None else value
                 for value, key in zip(last, keys, strict=True)
             )
-
-
-class PushingReader(SortedReader):
-    """The same, with conditions that the cluster checks; Spark checks them too."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Let the cluster check comparisons of numbers, texts and truth values; needs Spark 4.1."""
-        conditions = [_condition(each, self._all) for each in filters]
-        self._where = " and ".join(filter(None, conditions))
-        yield from filters
-
-
-def _condition(filter_: Filter, columns: pa.Schema) -> str:
-    """Return a filter as a condition of a query; nothing if it cannot be one."""
-    from pyspark.sql import datasource as ds  # noqa: PLC0415 - PySpark 4.0 has no filters
-
-    operators: dict[type, str] = {
-        ds.EqualTo: "=",
-        ds.GreaterThan: ">",
-        ds.GreaterThanOrEqual: ">=",
-        ds.LessThan: "<",
-        ds.LessThanOrEqual: "<=",
-    }
-    found: Any = filter_
-    path: Sequence[str] = getattr(found, "attribute", ())
-    if len(path) != 1 or path[0] not in columns.names:
-        return ""
-    field = columns.field(path[0])
-    kind, stored = field.type, str(required(field_type(field)))
-    if pa.types.is_string(kind) and stored not in _TEXTS:
-        # It is text for Spark alone, such as that of a uuid.
-        return ""
-    given = found.value if isinstance(filter_, ds.In) else [getattr(found, "value", None)]
-    if stored in _UNSIGNED and any(isinstance(one, int) and one < 0 for one in given):
-        # There it keeps its bits, and is a large one.
-        return ""
-    if isinstance(filter_, ds.In):
-        values = [_condition_value(value, kind) for value in given]
-        return f"{listed(path)} in ({', '.join(values)})" if values and all(values) else ""
-    operator = operators.get(type(filter_))
-    value = _condition_value(given[0], kind)
-    return f"{listed(path)} {operator} {value}" if operator and value else ""
-
-
-def _condition_value(value: Any, kind: pa.DataType) -> str:
-    """Return a literal of the column's kind; nothing where Spark and the cluster compare differently."""
-    if isinstance(value, bool):
-        return literal(value) if pa.types.is_boolean(kind) else ""
-    if isinstance(value, int) and pa.types.is_signed_integer(kind):
-        return literal(value)
-    if isinstance(value, str) and pa.types.is_string(kind):
-        return literal(value)
-    return ""
 
 
 def _fitting(table: WholeTable, size: int, most: int) -> int:
