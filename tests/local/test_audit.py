@@ -541,6 +541,15 @@ def test_what_agrees_although_rows_do_not_is_never_called_exact(cluster, tmp, br
         assert not by_its_digest(pipeline).exact
 
 
+def test_half_a_batch_lacks_no_row(cluster, tmp):
+    """A query that runs writes the other half."""
+    pipeline = digested(cluster, tmp)
+    pipeline.run(4)
+    _half_written(pipeline)
+    found = look(pipeline)
+    assert (found.verdict, found.newer, found.unknown) == (Verdict.UNPROVEN, 6, 0)
+
+
 def _backfilled(cluster, tmp, job, stream):
     """A job has written rows that are in no queue, and a query reads on behind them."""
     pipeline = digested(cluster, tmp, at=[5, 5])

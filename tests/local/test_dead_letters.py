@@ -140,16 +140,35 @@ def entry(query, ledger, query_id, **changed):
     return {**known, "query_id": query_id, **changed}
 
 
-def test_letters_are_written_once_whatever_ledgers_there_are(query, tmp_path):
-    """Another query writes the target, with a ledger of its own; and both tables of letters are renamed."""
-    command = f"--letters {corrected(query, tmp_path, more)} --apply"
-    told(query, f"replay {query.letters} {command}")
-    other = entry(query, query.ledger, "another")
-    moved(query.client, query.ledger, f"{query.folder}/z_ledger")
+def with_another_ledger(query):
+    """Another query has one nearer to the target; return the path of the first one."""
+    other, path = entry(query, query.ledger, "another"), f"{query.folder}/z_ledger"
+    moved(query.client, query.ledger, path)
     ensure_table(
         Connection(ClusterConfig(proxy=query.proxy)), query.ledger, LEDGER_SCHEMA, {LEDGER_MARK: 1}
     )
     query.client.insert_rows(query.ledger, [other])
+    return path
+
+
+def test_letters_are_counted_in_one_ledger(query, tmp_path):
+    """Of two entries the newest counts: the other letters would look like rows of nobody."""
+    told(
+        query,
+        f"replay {query.letters} --letters {corrected(query, tmp_path, more, count=50)} --apply",
+    )
+    ledger = with_another_ledger(query)
+    told(query, f"replay {query.letters} --letters {corrected(query, tmp_path, more)} --apply")
+    of_letters = "where is_prefix('dead-letters:', query_id)"
+    (row,) = query.client.select_rows(f"total_rows from [{ledger}] {of_letters}")
+    assert row["total_rows"] == 152
+
+
+def test_letters_are_written_once_whatever_ledgers_there_are(query, tmp_path):
+    """Another query writes the target, with a ledger of its own; and both tables of letters are renamed."""
+    command = f"--letters {corrected(query, tmp_path, more)} --apply"
+    told(query, f"replay {query.letters} {command}")
+    with_another_ledger(query)
     moved(query.client, query.letters, f"{query.folder}/renamed")
     moved(query.client, f"{query.letters}_replayed", f"{query.folder}/notes")
     (plan,) = told(query, f"replay {query.folder}/renamed {command}")

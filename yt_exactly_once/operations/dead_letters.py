@@ -29,7 +29,7 @@ from yt_exactly_once.commit.tally import RowDigest, Tally
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
-from yt_exactly_once.operations.ledgers import entries_of
+from yt_exactly_once.operations.ledgers import Entries, entries_of
 from yt_exactly_once.operations.letter_rows import Letter, Spelling, Target
 from yt_exactly_once.operations.replay_notes import ReplayNotes, noted_earlier
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -172,7 +172,7 @@ def plan_replays(
             Replay(
                 into=into,
                 path=target,
-                ledger=rows[0].ledger,
+                ledger=_counting(rows, notes),
                 notes=notes,
                 fitting=tuple(one for one in waiting if one.position not in unfit),
                 unfit=tuple((one, unfit[one.position]) for one in waiting if one.position in unfit),
@@ -180,6 +180,12 @@ def plan_replays(
             )
         )
     return found
+
+
+def _counting(rows: Entries, notes: ReplayNotes) -> str:
+    """Return the ledger that counts replayed rows of a table: one that does already, as the newest counts."""
+    name = LETTERS_PREFIX + notes.table
+    return next((row.ledger for row in rows if row.entry.query_id == name), rows[0].ledger)
 
 
 def _addressed(

@@ -236,12 +236,16 @@ def _outside_totals(entries: Entries, *, backfill: bool) -> Iterator[str]:
             f"that {more} dead letters were not replayed twice: more were replayed than rows rejected. A "
             "copy of a dead-letter table may have been replayed too"
         )
-    for entry in others:
-        if entry.part < entry.part_count:
-            yield (
-                f"the rest of batch {entry.batch_id} of {entry.label}: {entry.part} of "
-                f"{entry.part_count} parts are written"
-            )
+    yield from half_written(entries)
+
+
+def half_written(entries: Entries) -> Iterator[str]:
+    """Say which batches are half written."""
+    for entry in (row.entry for row in entries if not row.entry.is_complete):
+        yield (
+            f"the rest of batch {entry.batch_id} of {entry.label}: {entry.part} of "
+            f"{entry.part_count} parts are written"
+        )
 
 
 def _is_replay(entry: LedgerEntry) -> bool:

@@ -20,7 +20,12 @@ from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations.audit.by_digest import letters, modes_of, waiting_letters
+from yt_exactly_once.operations.audit.by_digest import (
+    half_written,
+    letters,
+    modes_of,
+    waiting_letters,
+)
 from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit, SourceColumns
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
 from yt_exactly_once.operations.ledgers import Entries, queue_paths
@@ -135,7 +140,8 @@ class Comparison:
                 self._names.setdefault(path, set()).add(name.encode())
                 known = ends.setdefault(path, {})
                 for partition, offset in offsets.items():
-                    known[partition] = max(known.get(partition, 0), offset.end)
+                    end = offset.end if row.entry.is_complete else offset.start
+                    known[partition] = max(known.get(partition, 0), end)
                     key = path, partition
                     firsts[key] = min(firsts.get(key, offset.first), offset.first)
         if not ends or (len(ends) > 1 and columns.queue is None):
@@ -322,6 +328,7 @@ class Comparison:
     def _unproven(self) -> Iterator[str]:
         """Say which values were not compared."""
         yield from letters(waiting_letters(self._entries))
+        yield from half_written(self._entries)
         if self._jobs and self._job_digest is None:
             yield "the values of the rows of jobs: the ledger has no digest of them"
         columns = self._writable
