@@ -41,7 +41,9 @@ def test_filter_that_reads_too_many_rows_for_a_page_is_left_to_spark():
         {"name": "k", "type": "int64", "required": True, "sort_order": "ascending"},
         {"name": "v", "type": "int64", "required": True},
     ]
-    client = SimpleNamespace(reader=SimpleNamespace(select_rows=select_rows))
+    same = SimpleNamespace(attributes={"id": "1"})
+    answers = SimpleNamespace(select_rows=select_rows, get=lambda *_, **__: same)
+    client = SimpleNamespace(reader=answers)
     table = WholeTable(client, "//t", "1", schema, True, 3, 48, 0, pivots=((),), timestamp=1)
     arrow = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     reader = SortedReader(SimpleNamespace(table=table, arrow=arrow), ["k", "v"])
