@@ -179,6 +179,22 @@ def test_rows_of_several_queues_are_told_apart_by_the_column_with_the_queue(
     assert not audit(one.target, connection=one.connection).exact
 
 
+def test_rows_of_a_queue_that_is_read_through_a_link_are_its_own(cluster, tmp):
+    """They have the path that the source was given, and the ledger has the other one."""
+    made = Pipeline(cluster, tmp, target_schema=[*TARGET_SCHEMA, QUEUE_COLUMN]).create()
+    made.client.link(made.queue, f"{tmp}/link")
+    made.feed(20)
+    source, rows = made.next(9)
+    columns = SourceColumns("part", "row", "queue")
+    for name, of_nobody in ((f"{tmp}/link", 0), ("//no/link", 18), ("no path", 36)):
+        made.client.insert_rows(made.target, [{**row, "queue": name} for row in rows])
+        if not of_nobody:
+            made.commit([source], rows, [])
+        found = audit(made.target, columns=columns, connection=made.connection)
+        assert (found.exact, found.unknown) == (not of_nobody, of_nobody)
+        assert sum(one.lost + one.repeated for one in found.partitions) == 0
+
+
 def digested(cluster, tmp, **options):
     made = Pipeline(cluster, tmp, digest=True, **options).create()
     made.feed(40)

@@ -9,6 +9,7 @@ Memory is one bit per row, and eight bytes per `BUCKET` rows, whatever the rows 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.config import DeliveryMode
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.operations.audit.by_digest import (
     half_written,
     letters,
@@ -29,6 +30,7 @@ from yt_exactly_once.operations.audit.by_digest import (
 from yt_exactly_once.operations.audit.found import Audit, By, PartitionAudit, SourceColumns
 from yt_exactly_once.operations.audit.ranges import RangeReader, fields_of, placed
 from yt_exactly_once.operations.ledgers import Entries, queue_paths
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
@@ -42,6 +44,7 @@ BUCKET = 1024
 """Rows of a partition whose hashes are added up."""
 
 _MOST_EXAMPLES = 10
+_MOST_LINKS = 100
 _MOST_BUCKETS = 100
 """How many differing buckets of a queue are looked into row by row."""
 
@@ -134,6 +137,8 @@ class Comparison:
         firsts: dict[tuple[str, int], int] = {}
         paths = queue_paths(entries)
         self._names: dict[str, set[bytes]] = {}
+        self._ids = {which: path for which, path in paths.items() if which != path}
+        self._looked_up: set[bytes] = set()
         for row in entries:
             for (_, name, _, queue_id), offsets in row.entry.offsets.items():
                 path = paths[queue_id or name]
@@ -262,6 +267,8 @@ class Comparison:
 
     def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[_Partition, Numbers, Hashes]]:
         """Yield the rows of the target that are from each partition, with their hashes."""
+        if self._own.queue is not None:
+            self._look_up_links(pc.unique(batch.column(self._own.queue).cast(pa.binary())))
         for path, audits in self._audited.items():
             here = batch
             if self._own.queue is not None:
@@ -274,6 +281,21 @@ class Comparison:
             for audited in audits:
                 mine = partitions == audited.number
                 yield audited, rows[mine], hashes[mine]
+
+    def _look_up_links(self, found: pa.Array) -> None:
+        """Take links to queues for their names: rows have the path that the source was given."""
+        known = self._looked_up.union(*self._names.values(), [None])
+        for name in [one for one in found.to_pylist() if one not in known]:
+            if len(self._looked_up) == _MOST_LINKS:
+                return
+            self._looked_up.add(name)
+            # Whatever else is in the column is no queue.
+            with suppress(ExactlyOnceError):
+                there = attributes_of(
+                    self._reader.connection, name.decode("utf-8", "replace"), ["id"]
+                )
+                if there and (path := self._ids.get(str(there["id"]))) is not None:
+                    self._names[path].add(name)
 
     def _read_queue(self, path: str) -> None:
         """Read a queue, and note the buckets of rows that have other values than in the target."""
