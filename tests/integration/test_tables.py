@@ -8,12 +8,21 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from yt.yson import YsonUint64
 
 from tests.flows import Queue, columns, create_table
-from yt_exactly_once.errors import ConfigError, ConflictError, DataLossError, TableNotDynamicError
+from yt_exactly_once.codec.spark_types import parse_schema
+from yt_exactly_once.errors import (
+    ConfigError,
+    ConflictError,
+    DataLossError,
+    SchemaMismatchError,
+    TableNotDynamicError,
+)
 from yt_exactly_once.spark.data_source import YtDataSource
+from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.source import tables
 
 SORTED = columns(
@@ -217,6 +226,31 @@ def test_bad_part_of_a_queue_is_refused(reader, client, tmp, options, message):
 def test_options_of_queues_are_refused_for_other_tables(reader, static_table):
     with pytest.raises(TableNotDynamicError):
         reader(static_table, starting_offsets="earliest")
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("kind", ["sorted", "static", "queue"])
+def test_columns_without_nulls_are_chosen_as_ddl_names_them(client, cluster, tmp, kind):
+    """It has no words for an array without nulls, and few people write NOT NULL."""
+    schema = columns({"id": "int64", "name": "string?"}, ["id"] if kind == "sorted" else [])
+    schema.append({"name": "tags", "type_v3": {"type_name": "list", "item": "int64"}})
+    path, rows = f"{tmp}/required", [{"id": 1, "tags": [7]}, {"id": 2, "tags": []}]
+    if kind == "static":
+        client.create("table", path, attributes={"schema": schema})
+        client.write_table(path, rows)
+    else:
+        create_table(client, path, schema)
+        client.insert_rows(path, rows)
+    until = {"ending_offsets": '{"0": 2}'} if kind == "queue" else {}
+    source = YtDataSource({"path": path, "proxy": cluster.proxy_urls[0], **until})
+    wanted = spark_schema_of(parse_schema("tags array<bigint>, id bigint"))
+    asked = source.reader(wanted)
+    found = [rows for part in asked.partitions() for rows in asked.read(part)]
+    assert {rows.schema for rows in found} == {to_arrow_schema(wanted, timezone="UTC")}
+    assert [row["tags"] for rows in found for row in rows.to_pylist()] == [[7], []]
+    for other in ("id int", "name string not null"):
+        with pytest.raises(SchemaMismatchError, match="without NOT NULL"):
+            source.reader(spark_schema_of(parse_schema(other)))
 
 
 @pytest.mark.nightly

@@ -22,6 +22,7 @@ from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import Emitter, emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION, chosen_rows, recreated
 from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 from yt_exactly_once.spark.source.options import StartingPoint, rows_by_partition
@@ -71,21 +72,40 @@ def batch_reader(
                 option=name.lower(),
             )
     opened = packed.opened
-    missing = [field for field in schema.fields if field not in packed.spark_schema.fields]
-    if missing:
-        raise SchemaMismatchError(
-            f"The query reads {missing[0].simpleString()}, and the columns of the table are "
-            f"{packed.spark_schema.simpleString()}",
-            remedy="Name columns of the table with their types, or leave .schema(...) out",
-            path=opened.options.path,
-        )
-    names = schema.fieldNames()
+    asked = _chosen(packed, schema)
     if isinstance(opened, OpenedQueue):
         given = {name.lower(): value for name, value in options.items()}
-        return QueueReader(opened, names, _ends(given.get(ENDING_OPTION)))
+        return QueueReader(opened, asked, _ends(given.get(ENDING_OPTION)))
     if not opened.table.is_dynamic:
-        return StaticReader(opened, names)
-    return SortedReader(opened, names)
+        return StaticReader(opened, asked)
+    return SortedReader(opened, asked)
+
+
+def _chosen(packed: PackedQueue, schema: StructType) -> pa.Schema:
+    """Return the columns that a query has named; raise `SchemaMismatchError` if one is not there.
+
+    Nulls may be allowed where there are none: DDL has no words for an array without nulls.
+    """
+    known = {field.simpleString() for field in packed.spark_schema}
+    missing = [field for field in schema if field.simpleString() not in known]
+    if not missing:
+        asked, there = arrow_of_spark(schema), arrow_of_spark(packed.spark_schema)
+        missing = [schema[one.name] for one in asked if not _takes(one, there.field(one.name))]
+        if not missing:
+            return asked
+    raise SchemaMismatchError(
+        f"The query reads {missing[0].simpleString()}, and the columns of the table are "
+        f"{packed.spark_schema.simpleString()}",
+        remedy="Name columns of the table with their types, without NOT NULL where they may be null. Or "
+        "leave .schema(...) out",
+        path=packed.opened.options.path,
+    )
+
+
+def _takes(asked: pa.Field, there: pa.Field) -> bool:
+    """Return whether a field may be null, and what is inside, wherever another one of its type may be."""
+    pairs = ((asked.type.field(n), there.type.field(n)) for n in range(there.type.num_fields))
+    return (asked.nullable or not there.nullable) and all(_takes(*pair) for pair in pairs)
 
 
 def _ends(text: str | None) -> dict[int, int] | None:
@@ -103,8 +123,8 @@ def _patiently(call: Callable[[], T], emit: Emitter) -> T:
 class QueueReader(DataSourceReader):
     """Reads ranges of a queue, up to the `_ends`."""
 
-    def __init__(self, opened: OpenedQueue, names: list[str], ends: dict[int, int] | None) -> None:
-        self._opened, self._names, self._ends = opened, names, ends
+    def __init__(self, opened: OpenedQueue, asked: pa.Schema, ends: dict[int, int] | None) -> None:
+        self._opened, self._asked, self._ends = opened, asked, ends
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one range of rows for each task; a queue partition with many rows has several."""
@@ -128,7 +148,7 @@ class QueueReader(DataSourceReader):
         for rows in reader.read(partition.value):
             # After the rows, and before Spark has them.
             self._require_same()
-            yield rows.select(self._names)
+            yield rows.select(self._asked.names).cast(self._asked)
 
     def _require_same(self) -> None:
         queue, emit = self._opened.queue, emitter(queue=self._opened.queue.path)
@@ -152,9 +172,11 @@ class QueueReader(DataSourceReader):
 class _TableReader(DataSourceReader):
     """Reads columns of a table."""
 
-    def __init__(self, opened: OpenedTable, names: list[str]) -> None:
+    def __init__(self, opened: OpenedTable, asked: pa.Schema) -> None:
         self._table = opened.table
-        self._arrow = pa.schema([opened.arrow.field(name) for name in names])
+        self._arrow = pa.schema([opened.arrow.field(name) for name in asked.names])
+        # With nulls that the table does not have, if the query allows them.
+        self._asked = asked
 
 
 class StaticReader(_TableReader):
@@ -179,7 +201,7 @@ class StaticReader(_TableReader):
             rows = _patiently(partial(self._read, start, end), emit)
             # After the rows, and before Spark has them.
             table.require_same()
-            yield from rows
+            yield from (one.cast(self._asked) for one in rows)
 
     def _read(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
         kinds = {column["name"]: column["type"] for column in self._table.schema}
@@ -221,7 +243,8 @@ class SortedReader(_TableReader):
             table.require_same()
             rows = decode(payload, plain_keys)
             if rows.num_rows:
-                yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
+                own = self._asked
+                yield decode(payload, self._arrow).cast(own) if own.names else rows.select([])
             if rows.num_rows < step:
                 return
             last = [rows.column(number)[-1].as_py() for number in range(len(keys))]
