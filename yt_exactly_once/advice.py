@@ -65,18 +65,9 @@ def mount(path: str, state: str = "unmounted") -> str:
     return f"yt mount-table {path} --sync"
 
 
-def audit(target: str, *, of_changes: bool = False) -> str:
-    """Return how a target is compared with its queues, or the number of rows in each table of a pattern.
-
-    Args:
-        of_changes: whether its rows were changes: then it is compared with its tombstones.
-    """
-    has_columns, target = "{" in target, quote(target)
-    if of_changes:
-        return f"yt-exactly-once audit {target} --by sequence"
-    if has_columns:
-        return f"yt-exactly-once audit {target} --by count"
-    return f"yt-exactly-once audit {target} --by source"
+def audit(target: str) -> str:
+    """Return how a target is compared, in the first way that it and its ledger allow."""
+    return f"yt-exactly-once audit {quote(target)}"
 
 
 def reshard(path: str, tablets: int) -> str:

@@ -550,7 +550,7 @@ def test_notes_that_were_deleted_are_missed(query):
     for _ in range(2):
         query.feed(3)
         repairs = query.repairs(f"--checkpoint {query.checkpoint}", levels=("warning ",))
-        assert f"audit {query.target} --by source" in repairs[-1]
+        assert "rows of the target" in query.follow(repairs[-1])
         query.run(rows=2)
         assert events.count("notes.missing") == 1
     query.assert_exact()

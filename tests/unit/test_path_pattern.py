@@ -132,9 +132,8 @@ def test_column_of_a_path_is_refused_before_the_first_row(schema, has):
 
 
 def test_advice_has_a_path_as_a_shell_takes_it():
-    """Braces are quoted. What cannot be compared with a queue is counted."""
-    assert advice.audit("//home/{x}") == "yt-exactly-once audit '//home/{x}' --by count"
-    assert advice.audit("//home/x") == "yt-exactly-once audit //home/x --by source"
+    """Braces are quoted."""
+    assert advice.audit("//home/{x}") == "yt-exactly-once audit '//home/{x}'"
 
 
 def test_tables_of_the_sink_are_in_the_folder_of_all_tables():

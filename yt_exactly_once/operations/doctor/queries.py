@@ -102,16 +102,13 @@ def _next_batch(subject: Subject, connection: Connection) -> NextBatch | None:
 def _side_by_side(subject: Subject, rows: Entries) -> Iterator[Finding]:
     """Warn of rows of a queue that several queries of a target have read, or that none has."""
     for target in sorted({row.entry.target for row in rows}):
-        own, is_changed = (
-            [row for row in rows if row.entry.target == target],
-            target in subject.changed,
-        )
-        for what in overlaps_and_gaps(own, tolerates_repeats=is_changed):
+        own = [row for row in rows if row.entry.target == target]
+        for what in overlaps_and_gaps(own, tolerates_repeats=target in subject.changed):
             yield warning(
                 f"{target}: {what}",
                 "Each query is exact by itself, and knows nothing of the others",
-                "Let one query write the rows of a queue into a target. Compare the table with the queue: "
-                f"{advice.audit(target, of_changes=is_changed)}",
+                "Let one query write the rows of a queue into a target. Compare the table: "
+                f"{advice.audit(target)}",
             )
 
 
@@ -232,7 +229,7 @@ def examine_checkpoint(
                 f"{where}/{FOLDER} lacks notes about batches that were written to {target}",
                 "The sink does not know any more of calls that failed, and takes a copy for the ledger",
                 "Restore the folder from its newest copy while the query is stopped. Without one, compare "
-                f"the table with the queue: {advice.audit(target, of_changes=target in subject.changed)}",
+                f"the table: {advice.audit(target)}",
             )
         ledger = subject.path_of("ledger")
         if entry is not None and entry.ledger != ledger:
