@@ -36,6 +36,13 @@ def test_rule_whose_column_is_missing_is_refused(rule, missing, remedy):
         Placement(3, rule).require_columns(["id"], "//t")
 
 
+@pytest.mark.parametrize("rule", [PRESERVE, (SOURCE_TABLET_COLUMN,)])
+def test_rule_whose_column_is_there_twice_is_refused(rule):
+    """After a join of two queues nobody knows which of the two is meant."""
+    with pytest.raises(ConfigError, match="more than once"):
+        Placement(3, rule).require_columns(["id", *[SOURCE_TABLET_COLUMN] * 2], "//t")
+
+
 @pytest.mark.parametrize("rule", [PRESERVE, ROUND_ROBIN, ("id",)])
 def test_rule_for_a_sorted_target_is_refused(rule):
     """Keys choose the tablets there, so the rule would be ignored."""

@@ -70,6 +70,12 @@ class Placement:
                 else f"Choose from: {', '.join(names)}",
                 target=target,
             )
+        if several := [name for name in needed if names.count(name) > 1]:
+            raise ConfigError(
+                f"placement needs one column {several[0]}, and the DataFrame has it more than once",
+                remedy="Rename or drop the others: a join of two queues has the service columns of both",
+                target=target,
+            )
 
     def placed(self, frame: DataFrame) -> DataFrame:
         """Return the DataFrame with the tablet of every row, unless its Spark partition decides."""
