@@ -18,16 +18,18 @@ def commands(section: str) -> list[str]:
     return re.findall(r"^ *(yt(?:-exactly-once)? [^\n`]+)$|`(yt[^`]+)`", text, re.MULTILINE)
 
 
-def test_queue_is_renamed(cluster, tmp, tmp_path):
+@pytest.mark.parametrize("stays", [True, False])
+def test_queue_is_renamed(cluster, tmp, tmp_path, stays):
     """By the steps that the error names each row is there once. A new checkpoint alone repeats all rows."""
     query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
     query.feed(5)
     query.run()
     named = [block or inline for block, inline in commands("Another queue or consumer")]
-    show, *moves, create, move = [line for line in named if "=" not in line]
+    show, *moves, register, skip, create, move = [line for line in named if "=" not in line]
     renamed, consumer = f"{tmp}/payments", f"{tmp}/own"
     given = {
         "//home/shop/own-consumer": consumer,
+        "//home/shop/consumer": query.consumer,
         "//home/shop/payments": renamed,
         "//home/shop/orders": query.queue,
         "//home/shop/totals": query.target,
@@ -41,11 +43,13 @@ def test_queue_is_renamed(cluster, tmp, tmp_path):
         return said
 
     assert "partition 1: rows 0 to 5" in do(show)
-    for line in (*moves, create):
+    for line in (*moves, *([register, skip] if stays else [create])):
         do(line)
-    for partition in range(2):
-        do(move.replace("PARTITION", str(partition)).replace("END", "5"))
-    query.queue, query.consumer = renamed, consumer
+    query.queue = renamed
+    if not stays:
+        query.consumer = consumer
+        for partition in range(2):
+            do(move.replace("PARTITION", str(partition)).replace("END", "5"))
     query.feed(5)
     with pytest.raises(ConfigError, match="belongs to the queue") as stopped:
         query.run()

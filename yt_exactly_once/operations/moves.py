@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -228,7 +229,7 @@ def plan_move(
     at = remote.stored_offsets(cluster, range(len(bounds)))
     rows, hidden = _read_some(connection, ledgers)
     # Of the entries that read with the consumer, those that count.
-    read = [(row, _read(row, names, consumer)) for row in counting(rows, rows)]
+    read = [(row, _read(row, {*names, info.id}, consumer)) for row in counting(rows, rows)]
     reads = [(row, offsets.get(info.id)) for row, offsets in read if offsets]
     all_ends = [
         {n: offset.end for n, offset in offsets.items()}
@@ -303,13 +304,17 @@ def _read_some(connection: Connection, ledgers: Sequence[str]) -> tuple[list[Led
 
 
 def _read(
-    row: LedgerRow, names: Collection[str], consumer: str
+    row: LedgerRow, names: AbstractSet[str], consumer: str
 ) -> dict[str, Mapping[int, PartitionOffset]]:
-    """Return how far a query is in the queue, or in others that were at its path, by their ids."""
+    """Return how far a query is in the queue, or in others that were at its path, by their ids.
+
+    Args:
+        names: paths of the queue, and its id: a renamed one keeps it.
+    """
     return {
         key[3]: offsets
         for key, offsets in row.entry.offsets.items()
-        if key[1] in names and key[2] == consumer
+        if names & {key[1], key[3]} and key[2] == consumer
     }
 
 
