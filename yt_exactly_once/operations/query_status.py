@@ -92,7 +92,7 @@ class QueueStatus:
     """One queue of a query.
 
     Attributes:
-        place: the path without links; that of the ledger if another queue is there.
+        real_path: the path without links; that of the ledger if another queue is there.
         consumer: the consumer; `None` when the query reads without one.
         registered: whether the consumer is registered; `None` without a consumer.
         vital: whether the registration is vital, so that rows it has not read are not trimmed.
@@ -116,7 +116,7 @@ class QueueStatus:
     consumer_state: str = ""
     is_recreated: bool = False
     is_copy: bool = False
-    place: str = ""
+    real_path: str = ""
     lost_partitions: int = 0
     problem: str = ""
     remedy: str = ""

@@ -71,7 +71,7 @@ def _consumer(path: str, queue: str, *, is_missing: bool) -> Step:
 
 def _move(queue: QueueStatus, path: str, moves: tuple[PartitionRange, ...]) -> Step:
     moved = "; ".join(f"{partition}: {old} to {new}" for partition, old, new in moves)
-    source = SourceRange(queue.cluster, queue.place, path, moves)
+    source = SourceRange(queue.cluster, queue.real_path, path, moves)
     return Step(
         f"move the consumer {path} of {queue.path}, by partition: {moved}",
         lambda connection, row: move_consumer(connection, source, [row]),

@@ -153,7 +153,7 @@ class _Facts:
         tombstones: the same of those of targets that have some, by target.
         written: how many rows an ordered target has ever had, by path.
         spark: where one of the queries continues.
-        places: paths of queues without links, by which the server keeps rows of consumers. One that has
+        real_paths: paths of queues without links, by which the server keeps rows of consumers. One that has
             taken the place of a queue goes by the path that the ledger has: its rows are to be read yet.
         rows: times of rows by partition and index, by queue; offsets, by queue and consumer.
     """
@@ -169,7 +169,7 @@ class _Facts:
         paths |= dict.fromkeys(consumer for _, consumer in pairs)
         self.tables = browsing.attributes_of_all(connection, paths, _ATTRIBUTES)
         self.tombstones = self._tombstones(connection, [entry.target for entry in entries])
-        self.places = {
+        self.real_paths = {
             queue: str(known["path"])
             if (known := self._known(queue)).get("id") == queue_id
             else queue
@@ -190,7 +190,7 @@ class _Facts:
         }
         for (queue, consumer), cluster in pairs.items():
             if self._known(consumer).get("tablet_state") in _READABLE:
-                look = RemoteQueue(connection, self.places[queue], consumer).stored_offsets
+                look = RemoteQueue(connection, self.real_paths[queue], consumer).stored_offsets
                 looks[queue, consumer] = partial(look, cluster, range(self._tablets(queue)))
         self.rows = browsing.side_by_side(looks)
 
@@ -459,7 +459,7 @@ def _read(
         )
     return replace(
         known,
-        place=facts.places[path],
+        real_path=facts.real_paths[path],
         registered=registered is not None if consumer else None,
         vital=None if registered is None else bool(registered["vital"]),
         auto_trim=bool((info.get("auto_trim_config") or {}).get("enable")),
