@@ -1,6 +1,7 @@
 """A transaction that another process writes into: at the same proxy, and only while it is open."""
 
 import pickle
+import threading
 from datetime import timedelta
 from threading import Event
 
@@ -54,3 +55,17 @@ def test_transaction_opens_while_the_look_between_two_batches_is_under_way(clust
     assert not look.done()
     answered.set()
     assert look.result()
+
+
+def test_connections_that_are_kept_share_their_threads(cluster):
+    """Spark keeps the sink of a query that has ended. A driver that starts it again does not grow by that."""
+    kept, counts = [], []
+    for _ in range(8):
+        kept.append(Connection(ClusterConfig(proxy=cluster.proxy_urls[0])))
+        opened = kept[-1].begin_ahead(timedelta(seconds=30), 2, lambda _: None)
+        opened.transaction().side_by_side([lambda one: one.ping()] * 2)
+        opened.read()
+        opened.transaction().abort()
+        kept[-1].submit(int).result()
+        counts.append(sum(thread.name.startswith("yt-") for thread in threading.enumerate()))
+    assert counts[-1] < 2 * counts[0], counts

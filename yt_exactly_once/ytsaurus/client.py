@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from yt.common import update
@@ -39,8 +39,8 @@ from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionA
 Row = dict[str, Any]
 T = TypeVar("T")
 
-_MAX_THREADS = 64
-"""Most threads of one proxy; they start on demand."""
+_MAX_THREADS = 1024
+"""Most threads of a use; they start on demand. A call that waits for another one must not keep it waiting."""
 
 _READERS = 2
 """Clients for the reads of a transaction that is opened ahead: the ledger's and a consumer's."""
@@ -55,17 +55,11 @@ class PinnedProxy:
     Attributes:
         model: what its clients are copies of. A new one would read the client's whole configuration again.
         senders: each with an HTTP connection of its own, or all with one RPC driver.
-        pool: threads for requests that are sent side by side.
-        ahead: the thread of a transaction that is used while the caller does something else.
-        aside: the thread of calls that nobody waits for.
     """
 
     url: str
     model: YtClient
     senders: list[Sender] = field(default_factory=list)
-    pool: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-send", _MAX_THREADS))
-    ahead: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-ahead"))
-    aside: ThreadPoolExecutor = field(default_factory=lambda: _threads("yt-aside"))
 
     def sender(self, number: int) -> Sender:
         """Return a sender, opening those before it too."""
@@ -187,7 +181,7 @@ class Connection:
         with self.sending():
             pinned = self.pinned()
             return TabletTransaction.start(
-                pinned.of_transaction(connections), pinned.pool, timeout, proxy=pinned.url
+                pinned.of_transaction(connections), threads("send"), timeout, proxy=pinned.url
             )
 
     @contextmanager
@@ -219,8 +213,10 @@ class Connection:
         """
         pinned = self.pinned()
         senders = pinned.of_transaction(connections + _READERS)
-        start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
-        return TransactionAhead(pinned.ahead, start, reads, connections)
+        start = partial(
+            TabletTransaction.start, senders, threads("send"), timeout, proxy=pinned.url
+        )
+        return TransactionAhead(threads("ahead"), start, reads, connections)
 
     def join_ahead(
         self,
@@ -233,12 +229,12 @@ class Connection:
         """Do the same in a transaction that another process has started; `proxy` holds it."""
         pinned = self._joined(proxy)
         senders = pinned.of_transaction(connections + _READERS)
-        joined = TabletTransaction(transaction_id, senders, pinned.pool, proxy=proxy)
-        return TransactionAhead(pinned.ahead, lambda: joined, reads, connections)
+        joined = TabletTransaction(transaction_id, senders, threads("send"), proxy=proxy)
+        return TransactionAhead(threads("ahead"), lambda: joined, reads, connections)
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Make a call on a thread that nothing else waits for."""
-        return self.pinned().aside.submit(call)
+        return threads("aside").submit(call)
 
     @property
     def shares_transactions(self) -> bool:
@@ -248,7 +244,8 @@ class Connection:
     def joined(self, transaction_id: str, *, proxy: str) -> TabletTransaction:
         """Return a transaction that another process has started, and will end; `proxy` holds it."""
         pinned = self._joined(proxy)
-        return TabletTransaction(transaction_id, pinned.of_transaction(1), pinned.pool, proxy=proxy)
+        senders = pinned.of_transaction(1)
+        return TabletTransaction(transaction_id, senders, threads("send"), proxy=proxy)
 
     def _joined(self, proxy: str) -> PinnedProxy:
         state = self._state()
@@ -319,5 +316,17 @@ def _shared_connection(config: ClusterConfig) -> Connection:
     return Connection(config)
 
 
-def _threads(name: str, most: int = 1) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(most, thread_name_prefix=name)
+def threads(use: str) -> ThreadPoolExecutor:
+    """Return the threads of this process for a use.
+
+    Those are `send` for requests side by side, `ahead` for a transaction that is used while the caller does
+    something else, and `aside` for calls that nobody waits for. All connections share them: Spark keeps the
+    sink of a query that has ended, and glibc keeps for each thread what it has freed.
+    """
+    return _threads_of(use, os.getpid())
+
+
+@cache
+def _threads_of(use: str, _process: int) -> ThreadPoolExecutor:
+    # A process that was forked has none of the threads.
+    return ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix=f"yt-{use}")

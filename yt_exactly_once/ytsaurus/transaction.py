@@ -235,20 +235,20 @@ class TransactionAhead(Generic[T]):
     """A transaction that another thread starts and reads in, one request after the other.
 
     Args:
-        thread: makes the calls one by one, in their order.
+        threads: begin with a call that was submitted earlier no later than with the others.
         reads: the first calls in it.
         connections: how many of its senders are not for the reads.
     """
 
     def __init__(
         self,
-        thread: Executor,
+        threads: Executor,
         start: Callable[[], TabletTransaction],
         reads: Callable[[TabletTransaction], T],
         connections: int,
     ) -> None:
-        self._started = thread.submit(start)
-        self._read = thread.submit(
+        self._started = threads.submit(start)
+        self._read = threads.submit(
             lambda: reads(self._started.result().over(slice(connections, None)))
         )
         self._connections = connections

@@ -18,6 +18,7 @@ from yt_exactly_once.codec.schema import SYSTEM_COLUMNS
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.ytsaurus.browsing import attributes_of
+from yt_exactly_once.ytsaurus.client import threads
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -150,7 +151,7 @@ class Stage:
         """
         pinned = self.connection.pinned()
         opened = [pinned.sender(number) for number in senders or (0,)]
-        transaction = TabletTransaction.start(opened, pinned.pool, lease, proxy=pinned.url)
+        transaction = TabletTransaction.start(opened, threads("send"), lease, proxy=pinned.url)
         try:
             yield transaction
         finally:

@@ -14,6 +14,7 @@ from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.verify.stage import CONFLICT, EVERY_MODE, Facts, Stage, expect
+from yt_exactly_once.ytsaurus.client import threads
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 _RETRIED = errors.TransientError, None
@@ -210,7 +211,7 @@ def _ended_is_not_found(stage: Stage) -> str:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
         transaction.commit()
-    again = TabletTransaction(transaction.id, [pinned.sender(0)], pinned.pool, proxy=pinned.url)
+    again = TabletTransaction(transaction.id, [pinned.sender(0)], threads("send"), proxy=pinned.url)
     with stage.refuses(_OPEN, "a second commit of a transaction was accepted") as codes:
         again.commit()
     return f"codes {codes}"
