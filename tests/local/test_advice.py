@@ -15,7 +15,7 @@ from tests.tiers import first_of
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.errors import DataLossError, LedgerDivergedError, OffsetConflictError
 from yt_exactly_once.local import LocalClusterError
-from yt_exactly_once.ytsaurus import browsing
+from yt_exactly_once.ytsaurus import browsing, queues
 
 
 @pytest.fixture
@@ -380,8 +380,11 @@ def test_another_queue_behind_the_path_is_read_from_its_first_row(query, waiting
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_renamed_queue_with_a_link_in_its_place_is_not_read_again(query, tmp_path, lost):
+def test_renamed_queue_with_a_link_in_its_place_is_not_read_again(
+    query, tmp_path, monkeypatch, lost
+):
     """The server keeps rows of a consumer by the path without links: those of the new path begin at 0."""
+    monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
     query.feed(5)
     if not lost:
         query.kill("sink")
