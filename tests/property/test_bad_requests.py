@@ -253,7 +253,7 @@ def test_every_request_gets_an_answer_and_harms_nothing(cluster, batch):
     _stage(cluster)
     for method, path, headers, body, query in batch:
         status, answered, content = cluster.send(method, path, headers, body, query)
-        assert status in {200, 304, 400, 401, 404, 405, 415}, content
+        assert status in {200, 304, 400, 401, 403, 404, 405, 415}, content
         assert b"Internal error" not in content
         if status >= 400:
             error = json.loads(answered["x-yt-error"])
