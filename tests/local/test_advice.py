@@ -226,6 +226,28 @@ def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(cluster, tm
     assert query.written() - Counter(query.fed) == Counter(query.fed[-4:])
 
 
+def test_new_checkpoint_counts_what_a_sink_lacks_that_is_called_last(cluster, tmp, tmp_path):
+    """The sink that moves the consumer was called first, and the driver died before the other one."""
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.besides = [f"{tmp}/besides"]
+    query.create_table(*query.besides, TARGET_SCHEMA)
+    query.feed(10)
+    query.run()
+    query.feed(2)
+    (late,), query.besides = query.besides, []
+    query.kill("sink")
+    for path in (late, query.target):
+        repair = f"yt-exactly-once repair {path} --new-checkpoint --apply"
+        code, said = query.command(repair)
+        assert (code, f"{late} may lack batch 1, 4 rows" in said) == (2, True), said
+        assert "--accept-lost 4" in said
+        assert "fail_on_data_loss" not in said
+    assert query.command(f"yt-exactly-once repair {path}")[0] == 0, (
+        "its own checkpoint replays the batch"
+    )
+    assert query.command(f"{repair} --accept-lost 4")[0] == 0
+
+
 def test_two_runs_of_one_query_are_told_apart(query, tmp_path):
     """A copied checkpoint with another target: no tool advises to move the consumer under the other run."""
     first, ledger = (query.target, query.checkpoint), query.ledger

@@ -241,6 +241,7 @@ def _steps(plans: Sequence[Repair]) -> Iterator[str]:
         if not plan.steps:
             yield "  nothing to change on the cluster"
         yield from (f"  stays: {what}" for what in plan.kept)
+        yield from (f"  behind: {what}" for what in plan.behind)
         yield from (f"  a person must decide: {what}" for what in plan.open)
         yield f"  rows that may be repeated: {plan.repeated}, rows that are lost: {plan.lost}"
         yield f"  then: {plan.start}"

@@ -236,6 +236,27 @@ def outdates(later: LedgerEntry, entry: LedgerEntry) -> bool:
     return later.batch_id > entry.batch_id + 1
 
 
+def rows_to_come(last: LedgerEntry, entry: LedgerEntry) -> int:
+    """Return how many rows of a batch another sink of its function may still have had to write.
+
+    A function may call the sink that moves the consumer before others. Then a driver that dies between two
+    calls leaves their entries a batch behind, as if the function had had no rows for them.
+
+    Args:
+        last: of the sink that moves the consumer.
+        entry: the newest of the other sink.
+    """
+    if entry.moves_consumer or entry.target == last.target or entry.batch_id != last.batch_id - 1:
+        return 0
+    then = {key[:3]: partitions for key, partitions in entry.offsets.items()}
+    return sum(
+        max(one.end - (then[key[:3]][number].end if number in then[key[:3]] else one.start), 0)
+        for key, partitions in last.offsets.items()
+        if key[:3] in then
+        for number, one in partitions.items()
+    )
+
+
 def _progress(entry: LedgerEntry) -> tuple[int, int, str]:
     return entry.batch_id, entry.part, entry.committed_at
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import advice
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
+from yt_exactly_once.commit.judgement import rows_to_come
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, ConflictError
 from yt_exactly_once.operations.ledgers import (
@@ -91,6 +92,8 @@ class Repair:
         lost: rows that are gone, or will be passed over.
         open: what a person must do, or decide, first. Nothing can be applied before.
         kept: consumers that stay where they are, since only the checkpoint tells who has moved them.
+        behind: targets that may lack the last batch, since their sink is called after the one that moves the
+            consumer. Only with a new checkpoint: the old one replays the batch.
         options: what the source then needs.
     """
 
@@ -101,6 +104,7 @@ class Repair:
     lost: int = 0
     open: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
     options: list[str] = field(default_factory=list)
 
     @property
@@ -142,6 +146,7 @@ class Repair:
             "lost": self.lost,
             "open": self.open,
             "kept": self.kept,
+            "behind": self.behind,
             "start": self.start,
         }
 
@@ -169,6 +174,8 @@ class Repair:
                     f"the consumer {queue.consumer} of {queue.path} is after the ledger: {advice.AHEAD}. "
                     f"{advice.ASK_BY_START}"
                 )
+        if self.new_checkpoint:
+            self._look_behind(known)
 
     def _look_at_entry(self, sink: QueryStatus, known: Entries) -> None:
         """Say what only its checkpoint can do, and whether another entry counts in its place."""
@@ -194,6 +201,20 @@ class Repair:
                 f"Query {newer.entry.label} has continued this one from another checkpoint. Start that "
                 "one: this one would write the same rows again"
             )
+
+    def _look_behind(self, known: Entries) -> None:
+        """Count what a sink may have had to write that is called after the one that moves the consumer."""
+        last = self.row.entry
+        own = [row.entry for row in known if row.entry.query_id == last.query_id]
+        newest = {one.target: one for one in sorted(own, key=lambda one: one.batch_id)}
+        for target, entry in newest.items():
+            if rows := rows_to_come(last, entry):
+                self.lost += rows
+                self.behind.append(
+                    f"{target} may lack batch {last.batch_id}, {rows} rows: its sink moves no consumer, and "
+                    f"has written batch {entry.batch_id} last. If the function calls it for every batch, "
+                    "read them with spark.read and write them there, before the queue trims them"
+                )
 
     def _look_at_targets(self) -> None:
         whole = [one for sink in self.sinks for one in sink.targets]
