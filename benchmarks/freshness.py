@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NOOP, SINK = "noop", "transactional"
 PERCENTILES = (50, 90, 99, 99.9)
 _TARGET = "//home/freshness/target"
-_WARM_ROWS = 400
+WARM_ROWS = 400
 """Rows that do not count: the JVM compiles while they pass."""
 
 _PATIENCE_SECONDS = 60.0
@@ -116,7 +116,7 @@ def drive(
 ) -> list[float]:
     """Copy rows as they come; return how many ms each has waited."""
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
-    total = _WARM_ROWS + count
+    total = WARM_ROWS + count
     with (
         session(SETTINGS[settings] | _ALL_PROGRESS) as spark,
         tempfile.TemporaryDirectory() as folder,
@@ -138,7 +138,7 @@ def drive(
         if trigger:
             writer = writer.trigger(processingTime=f"{trigger} milliseconds")
         query = writer.start()
-        inserted = _feed(proxy, queue, total, pause)
+        inserted = feed(proxy, queue, total, pause)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             if contender == NOOP:
@@ -154,7 +154,7 @@ def drive(
                 raise RuntimeError(message)
             time.sleep(0.1)
         query.stop()
-    return [1000 * (at - since) for at, since in zip(seen, inserted, strict=True)][_WARM_ROWS:]
+    return [1000 * (at - since) for at, since in zip(seen, inserted, strict=True)][WARM_ROWS:]
 
 
 def _seen_by(seen: list[float]) -> Listener:
@@ -170,7 +170,7 @@ def _seen_by(seen: list[float]) -> Listener:
     return listener
 
 
-def _feed(proxy: str, queue: str, total: int, pause: float) -> list[float]:
+def feed(proxy: str, queue: str, total: int, pause: float) -> list[float]:
     """Insert row after row; return when each insert was sent."""
     client = YtClient(proxy=proxy)
     inserted, began = [], time.monotonic()

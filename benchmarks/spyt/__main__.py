@@ -25,6 +25,7 @@ from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
+from benchmarks.spyt.latency import latency_table, wait_for_rows
 from benchmarks.spyt.speed import SIZES, measure
 from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Contender, Stage
 from yt_exactly_once.local import LocalCluster
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Drivers have sessions of their own; they are killed where blocks are left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.folder.mkdir(parents=True, exist_ok=True)
-    usual = SAME_SPARK if options.command == "speed" else CONTENDERS
+    usual = CONTENDERS if options.command == "holes" else SAME_SPARK
     contenders = [
         contender
         for contender in (ALL_CONTENDERS if options.contenders else usual)
@@ -50,8 +51,20 @@ def main(arguments: list[str] | None = None) -> int:
         contenders = [who for who in contenders if not (who.is_ours and who.backend == "rpc")]
     if options.command == "holes":
         return _holes(options, contenders)
-    _speed(options, contenders)
+    (_speed if options.command == "speed" else _latency)(options, contenders)
     return 0
+
+
+def _latency(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
+    """Measure one after the other."""
+    with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
+        stage = Stage(cluster, options.cache, Path(folder))
+        waited = {
+            who.name: wait_for_rows(stage, who, options.seconds, options.pause / 1000)
+            for who in contenders
+        }
+    (options.folder / "latency.json").write_text(json.dumps({"run": stamp(), "ms": waited}) + "\n")
+    print("\n".join(latency_table(waited)))
 
 
 def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
@@ -61,7 +74,7 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
         versions = {who.name: stage.environment(who).versions for who in contenders}
         turns: list[dict[str, Any]] = []
         expected = len(contenders) * len(options.rows) * options.rounds
-        result = {"run": stamp(), "versions": versions, "turns": turns}
+        result = {"run": stamp(), "versions": versions, "shape": options.shape, "turns": turns}
 
         def keep(turn: dict[str, Any]) -> None:
             turns.append(turn)
@@ -74,7 +87,7 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
                 flush=True,
             )
 
-        measure(stage, contenders, options.rows, options.rounds, keep)
+        measure(stage, contenders, options.rows, options.rounds, keep, options.shape)
 
 
 def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
@@ -126,7 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, default=_FOLDER, help="for results, default: %(default)s"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    texts = {"holes": "break both, and count rows", "speed": "measure both, in turns"}
+    texts = {
+        "holes": "break both, and count rows",
+        "speed": "measure both, in turns",
+        "latency": "from `insert_rows` into a queue until a row is in the target",
+    }
     for name, text in texts.items():
         command = commands.add_parser(name, help=text)
         command.add_argument("--side", choices=["ours", "spyt"], help="only this side")
@@ -143,6 +160,15 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--rows", type=int, nargs="+", choices=SIZES, default=list(SIZES), help="of a batch"
             )
+            command.add_argument(
+                "--shape",
+                choices=["copy", "composite"],
+                default="copy",
+                help="composite: rows with a struct and a list",
+            )
+        elif name == "latency":
+            command.add_argument("--seconds", type=positive, default=600, help="of each side")
+            command.add_argument("--pause", type=positive, default=50, help="ms from row to row")
         else:
             command.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="NAME")
     return parser

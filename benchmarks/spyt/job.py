@@ -151,7 +151,13 @@ def failing_once(frames: list[DataFrame], spec: Spec) -> DataFrame:
     return copied(frames, spec).withColumn("id", checked("id"))
 
 
-SHAPES = {"copy": copied, "dedup": first_tokens, "windows": windows, "fail_once": failing_once}
+SHAPES = {
+    "copy": copied,
+    "composite": copied,
+    "dedup": first_tokens,
+    "windows": windows,
+    "fail_once": failing_once,
+}
 
 
 def follow(query: Any, left: int | None, patience: float) -> None:

@@ -1,5 +1,7 @@
 """Speed: a copy from a queue to an ordered table, in small and in large batches.
 
+The rows are flat, or hold a struct and a list as well.
+
 In every round each contender has one turn per size: a new driver goes on with the query, its first batch
 counts apart, the next one warms up, and the others are measured. One driver runs at a time. Batches are
 timed by Spark; CPU is what the kernel says of the processes.
@@ -75,6 +77,7 @@ def measure(
     sizes: Sequence[int],
     rounds: int,
     keep: Callable[[dict[str, Any]], None],
+    shape: str = "copy",
 ) -> None:
     """Measure, and give every turn to `keep` as JSON has it.
 
@@ -82,11 +85,17 @@ def measure(
         RuntimeError: a target has other rows than the queue.
     """
     chance = random.Random(_SEED)
-    queues = {rows: work.Queue.create(stage.client, PARTITIONS) for rows in sizes}
+    types = work.TARGET_TYPES[shape]
+    queues = {rows: work.Queue.create(stage.client, PARTITIONS, types=types) for rows in sizes}
     trials = {
         rows: [
             Trial(
-                stage, who, queue=queue.for_another(), limit=rows // PARTITIONS, tablets=PARTITIONS
+                stage,
+                who,
+                shape,
+                queue=queue.for_another(),
+                limit=rows // PARTITIONS,
+                tablets=PARTITIONS,
             )
             for who in contenders
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
@@ -18,16 +19,33 @@ if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
 Row = tuple[Any, ...]
+Types = Mapping[str, Any]
+"""Of columns, as `type_v3` has them, by name."""
 
-QUEUE_TYPES = {"id": "int64", "token": "int64", "at": "int64", "name": "utf8"}
+QUEUE_TYPES: Types = {"id": "int64", "token": "int64", "at": "int64", "name": "utf8"}
 SERVICE_TYPES = {
     "__spyt_streaming_src_tablet_index": "int64",
     "__spyt_streaming_src_row_index": "int64",
 }
 """Where a row came from; both sides have these columns under `include_service_columns`."""
 
-TARGET_TYPES = {
+_OPTIONAL_DOUBLE = {"type_name": "optional", "item": "double"}
+COMPOSITE_TYPES: Types = {
+    **QUEUE_TYPES,
+    "place": {
+        "type_name": "struct",
+        "members": [
+            {"name": "lat", "type": _OPTIONAL_DOUBLE},
+            {"name": "lon", "type": _OPTIONAL_DOUBLE},
+        ],
+    },
+    "tags": {"type_name": "list", "item": "utf8"},
+}
+"""A queue whose rows hold a struct and a list besides."""
+
+TARGET_TYPES: dict[str, Types] = {
     "copy": QUEUE_TYPES,
+    "composite": COMPOSITE_TYPES,
     "fail_once": QUEUE_TYPES,
     "dedup": {"token": "int64"},
     "windows": {"start": "int64", "n": "int64"},
@@ -37,9 +55,11 @@ REPEAT_DISTANCE = 200
 """Every second row repeats the token of the row so far before it."""
 
 _ROWS_PER_REQUEST = 20_000
-_ARROW = pa.schema(
-    [(name, pa.utf8() if kind == "utf8" else kind) for name, kind in QUEUE_TYPES.items()]
-)
+_ARROW = pa.schema([
+    *((name, pa.utf8() if kind == "utf8" else kind) for name, kind in QUEUE_TYPES.items()),
+    ("place", pa.struct([("lat", pa.float64()), ("lon", pa.float64())])),
+    ("tags", pa.list_(pa.utf8())),
+])  # fmt: skip
 
 
 @dataclass
@@ -52,6 +72,7 @@ class Queue:
         consumer: path of the consumer.
         first: id of its first row.
         counts: rows that were put in, per partition.
+        types: of its columns.
     """
 
     client: YtClient
@@ -59,13 +80,16 @@ class Queue:
     consumer: str
     first: int
     counts: list[int]
+    types: Types
 
     @classmethod
-    def create(cls, client: YtClient, partitions: int = 1, *, first: int = 0) -> Queue:
+    def create(
+        cls, client: YtClient, partitions: int = 1, *, first: int = 0, types: Types = QUEUE_TYPES
+    ) -> Queue:
         """Create an empty one."""
         path = f"//home/spyt/{uuid.uuid4().hex}/queue"
-        create_table(client, path, QUEUE_TYPES, tablet_count=partitions)
-        return cls(client, path, "", first, [0] * partitions).for_another()
+        create_table(client, path, types, tablet_count=partitions)
+        return cls(client, path, "", first, [0] * partitions, types).for_another()
 
     def for_another(self) -> Queue:
         """Return the same queue with a consumer of its own."""
@@ -86,11 +110,12 @@ class Queue:
 
     def _rows(self, partition: int, begin: int, end: int) -> list[dict[str, Any]]:
         width = len(self.counts)
-        return [known_row(self.first + index * width + partition) for index in range(begin, end)]
+        numbers = range(self.first + begin * width + partition, self.first + end * width, width)
+        return [known_row(number, self.types) for number in numbers]
 
     def _insert(self, partition: int, rows: list[dict[str, Any]]) -> None:
         """Add rows as Arrow: with dicts, filling the queue would take longer than what is measured."""
-        table = pa.Table.from_pylist(rows, _ARROW)
+        table = pa.Table.from_pylist(rows, pa.schema([_ARROW.field(name) for name in self.types]))
         tablets = pa.array([partition] * len(rows), pa.int64())
         table = table.append_column("$tablet_index", tablets)
         body = pa.BufferOutputStream()
@@ -119,15 +144,23 @@ class Queue:
         return sum(count - read.get(index, 0) for index, count in enumerate(self.counts))
 
 
-def known_row(number: int) -> dict[str, Any]:
+def known_row(number: int, types: Types = QUEUE_TYPES) -> dict[str, Any]:
     """Return the row with that id; its moment grows with it, so no row is ever late."""
     repeats = number % 2 and number >= REPEAT_DISTANCE
     token = number - REPEAT_DISTANCE if repeats else number
-    return {"id": number, "token": token, "at": 1_700_000_040 + number, "name": f"name {number}"}
+    row: dict[str, Any] = {
+        "id": number,
+        "token": token,
+        "at": 1_700_000_040 + number,
+        "name": f"name {number}",
+    }
+    place = {"lat": number % 180 / 2, "lon": number % 360 / 2}
+    row |= {"place": place, "tags": [f"tag {number % 7}", f"tag {number % 11}"]}
+    return {name: row[name] for name in types}
 
 
 def create_table(
-    client: YtClient, path: str, types: dict[str, str], keys: Sequence[str] = (), **attributes: Any
+    client: YtClient, path: str, types: Types, keys: Sequence[str] = (), **attributes: Any
 ) -> None:
     """Create and mount a table; columns take nulls, since Spark cannot rule them out."""
     schema = [
