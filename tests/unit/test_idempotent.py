@@ -2,12 +2,13 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
 from tests.model.tasks import COLUMNS, prepared_target
-from yt_exactly_once.codec.key_hashes import key_hashes
+from yt_exactly_once.codec.key_hashes import KEY_HASHES, distinct, key_hashes
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import DuplicateKeyError
@@ -79,6 +80,18 @@ def test_hashes_of_keys_differ_wherever_their_nulls_are():
     assert hashes[2] == hashes[4]
     for name in hashes.dtype.names:
         assert len(set(hashes[name][:4].tolist())) == 4
+
+
+@pytest.mark.parametrize(
+    ("keys", "once"),
+    [
+        ([(2, 1), (1, 1), (1, 2)], [(1, 1), (1, 2), (2, 1)]),
+        ([(1, 1), (2, 2), (1, 1)], [(1, 1), (2, 2)]),
+        ([], []),
+    ],
+)
+def test_keys_are_one_if_both_of_their_hashes_are(keys, once):
+    assert sorted(distinct(np.array(keys, KEY_HASHES)).tolist()) == once
 
 
 @pytest.mark.parametrize(

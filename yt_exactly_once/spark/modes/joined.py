@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
 from yt_exactly_once import config
-from yt_exactly_once.codec.key_hashes import fragment_hashes
+from yt_exactly_once.codec.key_hashes import distinct, fragment_hashes
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.claims import Claims
@@ -108,7 +107,7 @@ class JoinedInsertTask(RowTask):
         if keys:
             hashes = fragment_hashes(pa.concat_arrays(keys))
             # Each key counts once where its last row is the one that is written.
-            known = hashes if target.options.unique_keys else np.unique(hashes)
+            known = hashes if target.options.unique_keys else distinct(hashes)
             yield ChunkReport(key_hashes=known.tobytes()).to_arrow()
 
     def _enter(self, partition: int) -> TabletTransaction:

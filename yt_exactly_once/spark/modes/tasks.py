@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once import advice
-from yt_exactly_once.codec.key_hashes import key_hashes
+from yt_exactly_once.codec.key_hashes import Hashes, distinct, key_hashes
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.commit.parts import TargetRows
@@ -65,7 +64,7 @@ class ChunkReport:
         settings: TaskSettings,
         rows: pa.RecordBatch,
         byte_count: int,
-        hashes: np.ndarray[Any, Any] | None = None,
+        hashes: Hashes | None = None,
     ) -> Self:
         """Report a chunk that is written."""
         target = settings.target
@@ -139,9 +138,9 @@ class InsertTask(RowTask):
             yield ChunkReport.of_chunk(settings, chunk, len(payload), hashes).to_arrow()
 
 
-def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
+def require_unique(hashes: Hashes, target: str) -> None:
     """Check that no key occurs twice; raise `DuplicateKeyError` if one does."""
-    repeated = len(hashes) - len(np.unique(hashes))
+    repeated = len(hashes) - len(distinct(hashes))
     if repeated:
         raise DuplicateKeyError(
             f"{repeated} rows of the batch have the key of another row of it",

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once import advice
-from yt_exactly_once.codec.key_hashes import KEY_HASHES, as_arrow
+from yt_exactly_once.codec.key_hashes import KEY_HASHES, as_arrow, distinct
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.commit.claims import CLAIMS_ATTRIBUTES, CLAIMS_SCHEMA, KEPT, Claims
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
@@ -189,7 +189,7 @@ def _sent_by_tasks(
 ) -> list[TargetRows]:
     """Return what tasks have written into the open transaction."""
     target, hashes = given.target, np.frombuffer(report.key_hashes, KEY_HASHES)
-    repeated = len(hashes) - len(np.unique(hashes))
+    repeated = len(hashes) - len(distinct(hashes))
     _require_distinct(repeated, len(hashes), target.path, unique=target.options.unique_keys)
     rows = replace(report.written(given), complete=target.complete(as_arrow(hashes)))
     if rejects is None or not report.rejected_count:
