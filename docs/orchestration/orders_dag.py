@@ -1,4 +1,4 @@
-"""Every hour: copy what is new in a queue, and write the day's correction once."""
+"""Every hour: copy what is new in a queue, and write the corrections of the hour once."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -26,3 +26,10 @@ def test_dag_runs_once_at_a_time_and_takes_its_version_from_the_run():
     given = {one.arg: ast.unparse(one.value) for one in call.keywords}
     assert (given["max_active_runs"], given["catchup"]) == ("1", "False")
     assert "dag_run.run_after" in text
+
+
+def test_job_of_the_page_reads_the_rows_of_its_version():
+    """A new version is written, whatever it has: with all files it would repeat those of earlier ones."""
+    page = (FOLDER.parent / "how-to/orchestrate.md").read_text(encoding="utf-8")
+    (read,) = [line for line in page.splitlines() if line.startswith("rows = spark.read")]
+    assert "{version}" in read
