@@ -2,10 +2,14 @@
 
 import pyspark.sql.functions as sf
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.flows import NUMBERED
+from tests.integration.streams import finish
 from yt_exactly_once.errors import ConfigError, ConsumerNotRegisteredError
 from yt_exactly_once.ytsaurus import queues
+
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 @pytest.fixture
@@ -55,6 +59,23 @@ def test_idempotent_mode_of_a_query_that_keeps_state(flow, change):
     with pytest.raises(ConfigError, match="this query keeps state"):
         check(flow, change(flow.frame()), mode="idempotent")
     check(flow, change(flow.frame()))
+
+
+@pytest.mark.parametrize("folder", [False, True], ids=["nothing is set", "a folder for all is set"])
+def test_query_that_names_no_checkpoint_is_refused(flow, spark, tmp_path, folder):
+    """Spark lets a function go without: each start would be another query."""
+    if folder:
+        spark.conf.set(CHECKPOINTS, str(tmp_path / "all"))
+    writer = flow.frame().writeStream.trigger(availableNow=True)
+    try:
+        with pytest.raises(StreamingQueryException, match="has no checkpointLocation"):
+            finish(writer.foreachBatch(flow.sink()).start())
+        flow.assert_untouched()
+        if folder:
+            finish(writer.foreachBatch(flow.sink()).queryName("orders").start())
+            assert flow.wrong() == ""
+    finally:
+        spark.conf.unset(CHECKPOINTS)
 
 
 def test_what_is_called_like_an_operator_is_none(flow):

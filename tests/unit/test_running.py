@@ -14,6 +14,7 @@ from yt_exactly_once.spark.compat.running import BATCH_ID_PROPERTY, QUERY_ID_PRO
 from yt_exactly_once.spark.query.offset_log import QueueOffset
 
 QUERY, RUN, LATER = (digit * 36 for digit in "abc")
+UUID = "0b7f3c1e-5a4d-4e21-9c68-2d1f0a9b8c7d"
 
 
 class Jvm:
@@ -62,6 +63,8 @@ class Query:
         plan: the physical plan, see `operator`.
         logged: when Spark logged the running batch; the application began at 1 000.
         name: of the source in the log; the run reads `orders` and `1`.
+        root: of the checkpoint.
+        query_name: of the query.
     """
 
     def __init__(
@@ -75,15 +78,18 @@ class Query:
         plan=None,
         logged=0,
         name="",
+        root="/checkpoint",
+        query_name=None,
     ):
-        self.session = Jvm(sessionState=Jvm(newHadoopConf=None))
+        conf = Jvm(get="/data/checkpoints/")
+        self.session = Jvm(sessionState=Jvm(newHadoopConf=None), conf=conf)
         self.execution = Jvm(
             id=Jvm(toString=query),
             runId=Jvm(toString=run),
-            name=None,
+            name=query_name,
             sparkSessionForStream=self.session,
             offsetLog=Log(ends, logged, name),
-            resolvedCheckpointRoot="/checkpoint",
+            resolvedCheckpointRoot=root,
             isActive=True,
             lastExecution=Jvm(currentBatchId=4, executedPlan=plan),
             outputMode="Append",
@@ -238,6 +244,24 @@ def test_call_with_a_dataframe_of_a_session_of_its_own_is_no_call_of_another_que
     log.locate(query.frame(), 4)
     own.active = query.active
     assert log.locate(own.frame(), 4).problem is None
+
+
+@pytest.mark.parametrize(
+    ("root", "query_name", "is_refused"),
+    [
+        (f"file:/tmp/temporary-{UUID}", "totals", True),
+        (f"file:/data/checkpoints/{UUID}", None, True),
+        (f"file:/data/checkpoints/{UUID}", UUID, False),
+        (f"file:/data/others/{UUID}", None, False),
+        ("file:/data/checkpoints/totals", None, False),
+    ],
+    ids=["temporary", "unnamed", "named", "given by the query", "given with the folder"],
+)
+def test_checkpoint_that_no_restart_finds_is_refused(root, query_name, is_refused):
+    """Spark makes one for a function, where it refuses other sinks without a checkpoint."""
+    query = Query(root=root, query_name=query_name)
+    problem = RunningQuery().locate(query.frame(), 4).problem
+    assert ("has no checkpointLocation" in str(problem)) is is_refused
 
 
 def test_call_of_a_run_that_has_ended_is_refused():

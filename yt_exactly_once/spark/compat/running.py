@@ -15,7 +15,7 @@ from yt_exactly_once.spark.compat.spark_log import LoggedOffsets, read_offsets
 from yt_exactly_once.spark.compat.versions import STATE_STORE_WRITER
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import OffsetLog, RunningBatch, identified
-from yt_exactly_once.spark.storage import shown
+from yt_exactly_once.spark.storage import shown, split_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +32,13 @@ BATCH_ID_PROPERTY = "streaming.sql.batchId"
 
 _SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$")
 """End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
+
+_MADE_BY_SPARK = re.compile(
+    r"(?P<above>.*)/(?P<temporary>temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+"""Checkpoints of queries that name none (`ResolveWriteToStream.scala`): each start makes another one."""
+
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 
@@ -70,7 +77,7 @@ class RunningQuery:
         run = self._run_of(query_id, frame, run_id=named[2] if named else None)
         number = property_of(BATCH_ID_PROPERTY)
         running = batch_id if number is None else int(number)
-        problem = run.foreign(frame)
+        problem = run.foreign(frame) or run.forgotten
         if batch_id != running:
             problem = ConfigError(
                 f"The sink was called for batch {batch_id}, and Spark is running batch {running}",
@@ -134,7 +141,7 @@ class _Run(OffsetLog):
         self._session = execution.sparkSessionForStream()
         self.execution = execution
         self._log = execution.offsetLog()
-        root = str(execution.resolvedCheckpointRoot())
+        root = self._root = str(execution.resolvedCheckpointRoot())
         self.notes = HadoopNotes(self._jvm, self._session, root)
         self.location = shown(root)
         self._buffer = jvm.java.io.ByteArrayOutputStream()
@@ -151,6 +158,26 @@ class _Run(OffsetLog):
     def output_mode(self) -> str:
         """Of the query."""
         return str(self.execution.outputMode()).lower()
+
+    @cached_property
+    def forgotten(self) -> ExactlyOnceError | None:
+        """An error if no later run finds the checkpoint, since nothing names it."""
+        found = _MADE_BY_SPARK.fullmatch(self._root)
+        if found is None or not (found["temporary"] or self._is_unnamed(found["above"])):
+            return None
+        return ConfigError(
+            "The query has no checkpointLocation. Each start would make another checkpoint, and begin "
+            "without state, or write rows again",
+            remedy="Add .option('checkpointLocation', '/data/checkpoints/NAME') to the query: a folder of "
+            "its own, on a disk or in a store that outlives the driver",
+            query=self.query_id,
+        )
+
+    def _is_unnamed(self, above: str) -> bool:
+        """Return whether a checkpoint in a folder is one that Spark makes for a query without a name."""
+        conf = self._session.conf()
+        given = "" if self.query_name else str(conf.get(_CHECKPOINTS, ""))
+        return bool(given) and split_location(above)[2] == split_location(given)[2].rstrip("/")
 
     def identify(self, running: RunningBatch) -> MicroBatch:
         now, before = self.texts(running.batch_id)
