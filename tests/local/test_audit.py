@@ -92,6 +92,15 @@ def test_lost_repeated_and_changed_rows_are_found(pipeline):
     assert not look(pipeline, compare=False).exact
 
 
+def test_rows_with_the_values_of_others_are_changed(pipeline):
+    """All values are there, next to each other: the service columns got to other rows."""
+    rows = written(30)
+    rows[3], rows[5] = row(0, 3, value=50), row(0, 5, value=30)
+    pipeline.run(30, written=rows)
+    first, second = look(pipeline).partitions
+    assert (first.changed, first.examples["changed"], second.changed) == (2, (3, 5), 0)
+
+
 def test_rows_of_unknown_origin_are_no_rows_of_the_query(pipeline):
     """Somebody else has written them."""
     pipeline.run(30, written=[*written(30), row(5, 1), row(0, -3)])

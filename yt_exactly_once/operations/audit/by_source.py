@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.row_hash import added, combined, row_hashes
+from yt_exactly_once.codec.row_hash import added, combined, numbered, row_hashes
 from yt_exactly_once.codec.schema import ColumnSchema, TableSchema
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
@@ -277,7 +277,7 @@ class Comparison:
                 here = batch.filter(pc.is_in(paths, names))
             partitions = _integers(here.column(self._own.partition))
             rows = _integers(here.column(self._own.row))
-            hashes = row_hashes(here, self._compared[path])
+            hashes = _hashes(here, rows, self._compared[path])
             for audited in audits:
                 mine = partitions == audited.number
                 yield audited, rows[mine], hashes[mine]
@@ -326,7 +326,8 @@ class Comparison:
         info, columns = self._infos[path], self._compared[path]
         schema = placed(fields_of(info, [column.name for column in columns]))
         for batch in self._reader.rows(info, schema, partition, first, end):
-            yield _integers(batch.column("$row_index")), row_hashes(batch, columns)
+            rows = _integers(batch.column("$row_index"))
+            yield rows, _hashes(batch, rows, columns)
 
     def _look_into(self, audits: Sequence[tuple[str, _Partition]]) -> None:
         """Read the target again, and find the rows of differing buckets with other values."""
@@ -369,6 +370,11 @@ class Comparison:
                         f"the values of rows {audited.start} to {audited.lower - 1} of partition "
                         f"{audited.number} of {path}: some of them are trimmed"
                     )
+
+
+def _hashes(batch: pa.RecordBatch, rows: Numbers, columns: Sequence[ColumnSchema]) -> Hashes:
+    """Return hashes of rows with their numbers: a sum must change where rows have the values of others."""
+    return numbered(row_hashes(batch, columns), rows, 0)
 
 
 def _integers(array: pa.Array) -> Numbers:
