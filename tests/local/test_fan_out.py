@@ -37,7 +37,7 @@ from yt_exactly_once.errors import (
     TableNotMountedError,
     UnprovableError,
 )
-from yt_exactly_once.operations.audit.found import By
+from yt_exactly_once.operations.audit.found import By, Verdict
 from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.operations.ledgers import entries_of
 from yt_exactly_once.operations.pruning import Use, judge_entries
@@ -146,6 +146,17 @@ def test_ledger_has_one_entry_that_names_the_tables(fan):
     }  # fmt: skip
     (of_table,) = entries_of(fan.connection, fan.table("b"))
     assert (of_table.entry.tally.rows, of_table.entry.tally.total_rows) == (1, 2)
+
+
+def test_table_that_another_query_writes_by_its_path_has_the_rows_of_both(fan):
+    """Their ledgers are in two folders."""
+    create_table(fan.table("a"), SCHEMA, proxy=fan.proxy)
+    one = Target(fan.table("a"), digest=True)
+    fan.deliver(Given(rows_of(["a", "a"])), given=one, query="another")
+    fan.deliver(Given(rows_of(["a", "b"])), given=fan.target(digest=True))
+    for by in (By.COUNT, By.DIGEST):
+        found = audit(fan.table("a"), by=by, connection=fan.connection)
+        assert (found.rows, found.expected_rows, found.verdict) == (3, 3, Verdict.UNPROVEN)
 
 
 def test_table_that_is_gone_is_not_created_again(fan, client):

@@ -7,7 +7,7 @@ until the next start of its query sets the attribute.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -324,17 +324,19 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
 
     Args:
         target: a table, also one of a pattern, or a pattern.
-        ledger: path of the ledger; default: all in the folder of the target, or else in one above. That of a
-            sink with several targets is named after the first one in alphabetical order.
+        ledger: path of the ledger; default: all in the folder of the target, and those above that know it.
+            That of a sink with several targets is named after the first one in alphabetical order.
 
     Raises:
         LedgerError: no ledger, or no entry of the target.
     """
     paths = [ledger] if ledger else list(ledgers_near(connection, target))
     rows = _of_target(connection, target, paths, ledger)
-    if not rows and not ledger:
-        # That of a pattern is in the folder of all its tables.
-        rows = _of_target(connection, target, list(_ledgers_above(connection, target)), None)
+    if not ledger:
+        # That of a pattern is in the folder of all its tables. Others above need not be readable.
+        with suppress(ExactlyOnceError) if rows else nullcontext():
+            above = [one for one in _ledgers_above(connection, target) if one not in paths]
+            rows += _of_target(connection, target, above, None)
     if rows:
         return [row for row in rows if row.newest(rows) is None]
     raise LedgerError(
