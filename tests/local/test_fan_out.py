@@ -26,11 +26,13 @@ from tests.fan_out import (
 from tests.local.operated import printed_by
 from yt_exactly_once import Changes, Event, SinkOptions, Target, cli, create_table
 from yt_exactly_once.commit.ledger import EARLIER_LEDGER_SCHEMA
+from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import (
     AccessError,
     BatchTooLargeError,
     ConfigError,
     EncodingError,
+    LedgerDivergedError,
     LedgerError,
     SchemaMismatchError,
     TableNotFoundError,
@@ -157,6 +159,28 @@ def test_table_that_another_query_writes_by_its_path_has_the_rows_of_both(fan):
     for by in (By.COUNT, By.DIGEST):
         found = audit(fan.table("a"), by=by, connection=fan.connection)
         assert (found.rows, found.expected_rows, found.verdict) == (3, 3, Verdict.UNPROVEN)
+
+
+def test_rest_of_a_batch_goes_into_the_tables_of_its_written_parts(fan, client, monkeypatch):
+    """The tables lack the column that names them, so the rows of another one look the same."""
+    for name in "abc":
+        create_table(fan.table(name), "id bigint", proxy=fan.proxy)
+    cut = {"split_oversized": True, "rows_per_tablet_limit": 1, "dyn_batch_size": 1}
+    commit = BatchCommit._commit_part
+
+    def commit_or_die(self, part):
+        if part.number > 1:
+            raise KeyboardInterrupt
+        return commit(self, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchCommit, "_commit_part", commit_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            fan.deliver(Given(rows_of("aabb")), given=Target(fan.path), **cut)
+    with pytest.raises(LedgerDivergedError, match="differs from the 1 of its 2 parts"):
+        fan.deliver(Given(rows_of("aacc")), given=Target(fan.path), run="later", **cut)
+    fan.deliver(Given(rows_of("aabb")), given=Target(fan.path), run="last", **cut)
+    assert [ids_of(client, fan.table(name)) for name in "abc"] == [[0, 1], [2, 3], []]
 
 
 def test_table_that_is_gone_is_not_created_again(fan, client):

@@ -222,9 +222,10 @@ def digest_of_rows(groups: Sequence[Sequence[Payload]]) -> int:
 
 
 def digest_of(targets: Sequence[TargetRows]) -> str:
-    """Return a digest of everything that is sent for targets."""
+    """Return a digest of everything that is sent for targets, and where to."""
     digest = hashlib.sha256()
     for target in targets:
+        digest.update(target.path.encode())
         if target.compared is not None:
             digest.update(target.compared.digest)
         for payload in chain(*target.groups):
