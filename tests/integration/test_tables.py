@@ -160,6 +160,16 @@ def test_plain_columns_of_a_static_table_come_as_arrow(reader, client, tmp, monk
     assert rows.column("raw").cast("binary").to_pylist() == [b"\xff"]
 
 
+def test_decimals_of_a_static_table_are_no_texts(reader, client, tmp):
+    """Their bytes may be digits, and their older type is string."""
+    path, stored = f"{tmp}/decimals", b"5000000000000000"
+    kind = {"type_name": "decimal", "precision": 38, "scale": 0}
+    client.create("table", path, attributes={"schema": [{"name": "d", "type_v3": kind}]})
+    client.write_table(path, [{"d": stored}])
+    (row,) = everything(reader(path))
+    assert int(row["d"]) == int.from_bytes(stored, "big") - 2**127
+
+
 @pytest.mark.usefixtures("small_parts")
 def test_static_table_that_is_written_meanwhile_is_an_error(reader, client, static_table):
     """Rows of two moments would be mixed."""

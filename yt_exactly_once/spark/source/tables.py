@@ -206,7 +206,9 @@ class StaticReader(_TableReader):
     def _read(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
         kinds = {column["name"]: column["type"] for column in self._table.schema}
         names = self._arrow.names
-        if names and {kinds[name] for name in names} <= _SAME_IN_ARROW:
+        # The older type of a decimal is string: its bytes would be read as text.
+        has_decimals = any(pa.types.is_decimal(field.type) for field in self._arrow)
+        if names and not has_decimals and {kinds[name] for name in names} <= _SAME_IN_ARROW:
             # Where Arrow does not fit, YSON does, or names what is wrong.
             with suppress(pa.ArrowInvalid, RequestRefusedError):
                 stream = pa.ipc.open_stream(self._table.rows(start, end, names, arrow=True))
