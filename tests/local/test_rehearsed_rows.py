@@ -1,16 +1,21 @@
 """What a rehearsal may call the same rows, without Spark: what it says must hold in the target."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
 from tests.fan_out import Given, connect, deliver, rows_of
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
-from yt_exactly_once import SinkOptions, Target
+from yt_exactly_once import Changes, SinkOptions, Target
+from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import TableSchema
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.tally import Tally
+from yt_exactly_once.commit.tally import RowDigest, Tally
 from yt_exactly_once.spark.sink.targets import prepare_table
+from yt_exactly_once.testing.capture import rehearsed as rehearsed_target
 from yt_exactly_once.testing.comparison import PastBatch, compared, left_out, with_letters
 from yt_exactly_once.testing.rehearsal import Judgement
 from yt_exactly_once.ytsaurus.tables import describe_table
@@ -19,8 +24,8 @@ SOURCE = {PARTITION_COLUMN: "int64", ROW_COLUMN: "int64"}
 RANGES = (SourceRange("", "//q", None, (PartitionRange(0, 0, 2),)),)
 
 
-def entry(rows, rejected=0, target="//t"):
-    tally = Tally(rows=rows, rejected_rows=rejected)
+def entry(rows, rejected=0, target="//t", digest=None):
+    tally = Tally(rows=rows, rejected_rows=rejected, digest=digest)
     return LedgerEntry("query", target, 1, "run", "tx", {}, tallies={target: tally})
 
 
@@ -28,8 +33,12 @@ def entry(rows, rejected=0, target="//t"):
 def rehearsed(cluster, client, tmp):
     """Compare new rows with those of a target."""
 
-    def compare(kinds, there, new, *, keys=(), old=None, **options):
-        path = create_table(client, f"{tmp}/target", columns(kinds, keys))
+    def compare(kinds, there, new, *, keys=(), sums=(), old=None, **options):
+        schema = [
+            one | ({"aggregate": "sum"} if one["name"] in sums else {})
+            for one in columns(kinds, keys)
+        ]
+        path = create_table(client, f"{tmp}/target", schema)
         client.insert_rows(path, there)
         connection = connect(cluster.proxy_urls[0])
         target, sink = Target(path, **options), SinkOptions(path, proxy=cluster.proxy_urls[0])
@@ -65,6 +74,33 @@ def test_rows_of_a_sorted_target_prove_nothing_if_an_earlier_batch_may_have_writ
     found = rehearsed({"k": "int64", "v": "int64?"}, there, there[:1], keys=["k"], old=entry(1))
     assert found.judgement is Judgement.UNPROVEN
     assert "digest=True" in found.reason
+
+
+ONE_KEY = [{"k": 1, "v": 1}, {"k": 1, "v": 2}]
+
+
+@pytest.mark.parametrize(
+    ("new", "options", "replaced", "judgement"),
+    [
+        (ONE_KEY[:1], {}, False, Judgement.SAME),
+        (ONE_KEY[:1], {"write": "replace"}, True, Judgement.SAME),
+        (ONE_KEY[:1], {}, True, Judgement.UNPROVEN),
+        (ONE_KEY[:1], {"write": "replace"}, False, Judgement.UNPROVEN),
+        (ONE_KEY[:1], {"aggregate": True}, False, Judgement.UNPROVEN),
+        (ONE_KEY[:1], {"update_columns": True}, False, Judgement.UNPROVEN),
+        (ONE_KEY[::-1], {}, False, Judgement.UNPROVEN),
+    ],
+)
+def test_same_rows_prove_nothing_where_they_may_leave_others_in_the_table(
+    rehearsed, new, options, replaced, judgement
+):
+    """What a row does to its key, and which row of a key comes last, is in no digest."""
+    kinds = {"k": "int64", "v": "int64?"}
+    table = TableSchema.from_yt(columns(kinds, ["k"]))
+    batch = added(0, row_hashes(pa.RecordBatch.from_pylist(new[::-1]), table.columns))
+    old = entry(len(new), digest=RowDigest(batch, replaces=replaced))
+    found = rehearsed(kinds, ONE_KEY[:1], new, keys=["k"], sums=["v"], old=old, **options)
+    assert found.judgement is judgement, str(found)
 
 
 def test_target_that_the_new_code_leaves_out_is_named(cluster, client, tmp):
@@ -111,3 +147,22 @@ def test_rows_without_a_source_are_rows_that_the_old_code_has_written(
     there = [*rows, {PARTITION_COLUMN: None, ROW_COLUMN: None, "id": 2}]
     kinds = {PARTITION_COLUMN: "int64?", ROW_COLUMN: "int64?", "id": "int64"}
     assert rehearsed(kinds, there, rows, old=entry(written)).judgement is judgement
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "judgement"),
+    [
+        ({"delete_marker": "gone"}, "t", Judgement.UNPROVEN),
+        ({"changes": Changes(sequence="id")}, "t", Judgement.UNPROVEN),
+        ({}, "{shop}", Judgement.UNPROVEN),
+        ({}, "{id}", Judgement.OTHER),
+    ],
+)
+def test_rows_are_counted_as_the_ledger_counts_them(cluster, tmp, options, name, judgement):
+    """Of 3 rows 2 have one key, and one names no table."""
+    target = Target(f"{tmp}/{name}", **options)
+    sink = SinkOptions(target, proxy=cluster.proxy_urls[0])
+    past = PastBatch(1, RANGES, entry(2, 1 if name == "{shop}" else 0, target.path), True)
+    rows = SimpleNamespace(frame_for=lambda _: SimpleNamespace(count=lambda: 3))
+    found = rehearsed_target(connect(cluster.proxy_urls[0]), sink, target, past, rows)
+    assert found.judgement is judgement, str(found)

@@ -92,7 +92,7 @@ class _Stage:
                 if refusal:
                     raise refusal
                 self._require_first((*known, path))
-                found = _rehearsed(connection, options, target, past, rows)
+                found = rehearsed(connection, options, target, past, rows)
             except ExactlyOnceError as error:
                 found = Rehearsed(batch_id, path, Judgement.REFUSED, reason=str(error))
             self.found.append(found)
@@ -170,18 +170,21 @@ def _refusal(sink: TransactionalSink, frame: DataFrame, batch_id: int) -> Exactl
     return None
 
 
-def _rehearsed(
+def rehearsed(
     connection: Connection, options: SinkOptions, target: Target, past: PastBatch, given: FrameRows
 ) -> Rehearsed:
+    """Judge the rows of a target; raise what the sink would raise before it writes them."""
     frame = given.frame_for(target)
-    named = {
-        "columns in braces": target.pattern is not None,
-        "delete_marker": target.delete_marker is not None,
-        "changes": target.changes is not None,
-    }
-    if uncompared := [name for name, is_given in named.items() if is_given]:
-        why = f"Rows of a target with {uncompared[0]} are not compared, only counted"
-        return counted(past, target.path, frame.count(), why)
+    for option in ("delete_marker", "changes"):
+        if target.effects[option]:
+            why = f"Rows of a target with {option} are not compared: the ledger counts what they do to keys"
+            return counted(past, target.path, None, frame.count(), why)
+    if target.pattern is not None:
+        tally = None if past.entry is None else past.entry.tally
+        # Of the new ones nobody knows which name no table.
+        old = None if tally is None else tally.rows + tally.rejected_rows
+        why = "Rows of a target with columns in braces are not compared, only counted"
+        return counted(past, target.path, old, frame.count(), why)
     info = describe_table(connection, target.path)
     # YSON takes every row that a table takes. Only a sink asks the cluster for more.
     wire = WireFormat.YSON

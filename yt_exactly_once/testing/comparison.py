@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from yt_exactly_once.codec.row_hash import added, row_hashes
-from yt_exactly_once.codec.rows import decode
+from yt_exactly_once.codec.rows import decode, row_fragments
 from yt_exactly_once.codec.schema import (
     SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.entry import LedgerEntry
+    from yt_exactly_once.commit.tally import RowDigest
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
@@ -132,18 +134,20 @@ def compared(
     if tally is not None and tally.digest is not None:
         digest = added(0, row_hashes(new, target.plan.columns))
         if (digest, new.num_rows) == (tally.digest.batch, tally.rows):
-            return found.judged(Judgement.SAME, BY_DIGEST)
+            effect = found.effect_of_the_same(tally.digest)
+            judgement = Judgement.UNPROVEN if effect else Judgement.SAME
+            return found.judged(judgement, BY_DIGEST, reason=effect)
         return found.with_examples(Judgement.OTHER, BY_DIGEST)
     return found.by_rows()
 
 
-def counted(past: PastBatch, target: str, rows: int, why: str) -> Rehearsed:
+def counted(past: PastBatch, target: str, old: int | None, rows: int, why: str) -> Rehearsed:
     """Judge rows by their number alone.
 
     Args:
+        old: of the old code; `None` if the ledger does not have it.
         why: nothing else was compared.
     """
-    old = None if past.entry is None else past.entry.tally.rows
     differs = old is not None and old != rows
     judgement = Judgement.OTHER if differs else Judgement.UNPROVEN
     by = "" if old is None else BY_NUMBER
@@ -164,6 +168,24 @@ class _Comparison:
         known = {"old_rows": self.old_rows, "new_rows": self.new.num_rows, **more}
         return Rehearsed(self.past.number, self.target.path, judgement, by, **known)
 
+    def effect_of_the_same(self, digest: RowDigest) -> str:
+        """Say why the same rows may leave other ones in the table; nothing if they cannot.
+
+        Rows with a digest have replaced whole rows of a sorted target.
+        """
+        options, keys = self.target.options, self._plan.keys
+        if not self.target.is_sorted:
+            return ""
+        if options.replaces != digest.replaces:
+            does = "deletes" if options.replaces else "does not delete"
+            return f"Unlike the old code, the new one {does} rows that the result lacks (write='replace')"
+        for option in ("aggregate", "update_columns"):
+            if options.effects[option]:
+                return f"The old code has replaced whole rows, and the new code has {option}=True"
+        if len(pc.unique(row_fragments(self.new, keys))) < self.new.num_rows:
+            return "Rows have the same key. The last one counts, and the digest does not know their order"
+        return ""
+
     def with_examples(self, judgement: Judgement, by: str) -> Rehearsed:
         old = self._old()
         if isinstance(old, str):
@@ -175,7 +197,7 @@ class _Comparison:
         old = self._old()
         if isinstance(old, str):
             why = f"The ledger has no digest of the batch, and {old}"
-            return counted(self.past, self.target.path, self.new.num_rows, why)
+            return counted(self.past, self.target.path, self.old_rows, self.new.num_rows, why)
         more = self._difference(old)
         is_same = not more["only_old"] and not more["only_new"]
         of_target = {**more, "old_rows": old.num_rows}
