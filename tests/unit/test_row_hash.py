@@ -75,13 +75,18 @@ def test_different_values_have_different_hashes(kind, values):
             pa.array([5], pa.timestamp("s", "UTC")),
             pa.array([5 * 10**6], pa.timestamp("us", "UTC")),
         ),
+        (
+            "uuid",
+            pa.array(["01234567-89ab-cdef-0123-456789abcdef", None]),
+            pa.array([bytes.fromhex("67452301ab89efcd0123456789abcdef"), None]),
+        ),
         ("yson", pa.array(["a"]), pa.array([b"\x01\x02a"])),
         ("yson", pa.array([b" {a = 1} "]), pa.array([b"{\x01\x02a=\x02\x02;}"])),
         ("yson", pa.array([b"#", None]), pa.array([None, None], pa.binary())),
     ],
     ids=[
         *("text as bytes", "large text", "integers", "decimals", "floats", "instants"),
-        *("plain any", "textual any", "null any"),
+        *("uuid as text", "plain any", "textual any", "null any"),
     ],
 )
 def test_rows_have_the_same_hash_before_they_are_written_and_after_they_were_read(
@@ -176,6 +181,21 @@ DECIMAL = {"name": "d", "type_v3": decimal(9, 0)}
 TEXT = {"name": "s", "type_v3": optional("utf8")}
 
 
+def test_member_that_a_struct_gets_later_changes_no_hash():
+    """At any depth: the rows that are there have null in it."""
+    old = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    new = pa.struct([*old, ("c", pa.list_(pa.int64()))])
+    values = [{"a": 1, "b": None}, {"a": None, "b": 1}, {"a": None, "b": None}, None]
+    for before, after, rows in (
+        (old, new, values),
+        (pa.list_(old), pa.list_(new), [values[:2], values]),
+    ):
+        found = hashes(rows, before)
+        assert found == hashes(rows, after)
+        assert len(set(found)) == len(rows)
+    assert hashes([{"a": 1, "c": []}], new) != hashes(values[:1], new)
+
+
 def test_hashes_are_those_that_ledgers_keep():
     """Who changes them must change `HASH_VERSION`."""
     kinds = ["int64", "double", "bool", "string", listed("int8"), decimal(9, 2)]
@@ -191,7 +211,7 @@ def test_hashes_are_those_that_ledgers_keep():
         pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-    assert (HASH_VERSION, row_hashes(batch, columns).tolist()) == (1, [14496840375447655289])
+    assert (HASH_VERSION, row_hashes(batch, columns).tolist()) == (2, [14496840375447655289])
 
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)

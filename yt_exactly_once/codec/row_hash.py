@@ -1,9 +1,9 @@
 """Hashes of rows by what their table stores, and sums of them: digests of many rows in any order.
 
 A row has one hash, whether it is hashed before it is written or after it was read, and in whichever order its
-columns come. A null adds nothing, so a column that is added to the table later changes no hash. The hashes of
-different rows differ, but for accidents of 64 bits; an adversary could make them equal. Ledgers keep digests:
-who changes how a hash is computed must change `HASH_VERSION`.
+columns come. A null adds nothing, so a column, or a member of a struct, that the table gets later changes no
+hash. The hashes of different rows differ, but for accidents of 64 bits; an adversary could make them equal.
+Ledgers keep digests: who changes how a hash is computed must change `HASH_VERSION`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
+from yt_exactly_once.codec.scalars import scalar_named
 from yt_exactly_once.codec.types import plain_scalar_of
 from yt_exactly_once.codec.yson_writer import Shape, stored
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Hashes = npt.NDArray[np.uint64]
 
-HASH_VERSION = 1
+HASH_VERSION = 2
 """Of the hashes; digests of another version cannot be compared."""
 
 _BITS = 64
@@ -38,6 +39,8 @@ _LONG = 512
 """What a value has beyond so many bytes is hashed by a library, value by value."""
 _BLOCK = 16_384
 """Rows that are hashed at a time, so that what is in work stays in the processor's cache."""
+
+_UUID = scalar_named("uuid")
 
 # Constants of the finalizer of SplitMix64.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -114,11 +117,13 @@ def _plain(array: pa.Array, column: ColumnSchema) -> pa.Array:
     """Return values as the table stores them; composite values as YSON."""
     known = plain_scalar_of(column.type)
     if known is None:
-        return stored(array, column.type, Shape.NAMED)
+        return stored(array, column.type, Shape.HASHED)
     if known.is_nothing or pa.types.is_null(array.type):
         return pa.nulls(len(array))
     if pa.types.is_binary(known.plain):
-        return array.cast(pa.large_binary())
+        # Of these, a uuid alone is not stored as it may be given.
+        plain = known.to_plain(array) if known is _UUID else array
+        return plain.cast(pa.large_binary())
     return known.to_plain(array)
 
 

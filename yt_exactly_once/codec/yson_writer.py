@@ -32,6 +32,8 @@ class Shape(Enum):
     """As lists and by index: values the cluster stores as they are."""
     KEY = auto()
     """By name, with equal bytes for what the cluster takes for one key: one zero, and one NaN."""
+    HASHED = auto()
+    """By name, without null members: a value stays the same if its struct gets further ones."""
 
 
 def fragments(array: pa.Array, logical: types.LogicalType, shape: Shape) -> pa.LargeBinaryArray:
@@ -133,6 +135,10 @@ def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> Pieces:
     pieces: Pieces = [b"{" if named else b"["]
     for name, logical in struct_fields(bare).items():
         position = array.type.get_field_index(name)
+        if named and shape is Shape.HASHED and types.is_nullable(logical):
+            if position >= 0:
+                pieces += _unless_null(name, array.field(position), logical)
+            continue
         if named:
             pieces.append(yson_fragments.string_literal(name.encode()) + b"=")
         if position < 0:
@@ -142,6 +148,19 @@ def _struct(array: pa.Array, bare: types.LogicalType, shape: Shape) -> Pieces:
                 pieces += _pieces(array.field(position), logical, shape)
         pieces.append(b";")
     return [*pieces, b"}" if named else b"]"]
+
+
+def _unless_null(name: str, array: pa.Array, logical: types.LogicalType) -> Pieces:
+    """Encode a member where it is not null."""
+    if pa.types.is_null(array.type):
+        return []
+    key, bare = yson_fragments.string_literal(name.encode()) + b"=", types.required(logical)
+
+    def encode(some: pa.Array) -> Pieces:
+        with located(f".{name}"):
+            return [key, *_present(some, bare, Shape.HASHED), b";"]
+
+    return yson_fragments.among_nulls(array, encode, b"")
 
 
 def _variant(array: pa.Array, bare: types.VariantType, shape: Shape) -> Pieces:
