@@ -185,7 +185,7 @@ class InMemory(Deployment):
             return [json.dumps({"logOffset": batch})]
         consumer = CONSUMER if program.source is Source.CONSUMER else None
         ends, starts = (dict(enumerate(program.ends(number))) for number in (batch, batch - 1))
-        offset = QueueOffset("model", QUEUE, consumer, ends, starts, "queue-1", "1-1")
+        offset = QueueOffset("model", QUEUE, consumer, ends, starts, "queue-1", "model")
         return [json.dumps(offset.to_json())]
 
     def _laid_out(self, run: Run, batch: int) -> list[list[Row]]:

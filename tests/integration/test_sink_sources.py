@@ -50,14 +50,21 @@ def other(tmp_path):
 
 @pytest.mark.further
 def test_source_and_target_on_two_clusters(stream, other):
-    """One transaction cannot move a consumer elsewhere. Without a consumer the ledger alone decides."""
+    """One transaction cannot move a consumer elsewhere. Without a consumer the ledger alone decides.
+
+    The other cluster has the same name, and a queue at the same path that another query reads.
+    """
     flow = stream(rows=300, rows_per_partition=100)
     client, folder = other.client(), flow.target.rpartition("/")[0]
-    client.create("map_node", folder, recursive=True)
+    theirs = Queue.filled(client, folder, 300)
     STATELESS.create_target(client, flow.target, is_sorted=False)
     there = {"proxy": other.proxy_urls[0]}
     flow.consumer = flow.queue.consumer
-    flow.fail("ConsumerNotFoundError", **there)
+    assert theirs.consumer == flow.consumer
+    assert "on another cluster than the target" in flow.fail("ConfigError", **there)
+    flow.checkpoint = flow.checkpoint.with_name("format")
+    assert "on another cluster" in flow.fail("ConfigError", by_format=True, **there)
+    assert theirs.stored() == {}
     assert STATELESS.found(client, flow.target) == []
     flow.consumer = ""
     flow.checkpoint = flow.checkpoint.with_name("other")

@@ -24,6 +24,7 @@ class SourceRange:
         partitions: sorted by partition, including those that do not move.
         queue_id: object id of the queue's table, empty when not known; a queue that was recreated
             under the same path counts its rows from 0 again.
+        cluster_id: object id of the cluster's `//sys`, empty when not known; two clusters may have one name.
     """
 
     cluster: str
@@ -31,6 +32,7 @@ class SourceRange:
     consumer: str | None
     partitions: tuple[PartitionRange, ...]
     queue_id: str = ""
+    cluster_id: str = field(default="", compare=False)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

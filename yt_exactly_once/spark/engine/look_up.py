@@ -213,10 +213,20 @@ def _history(delivery: Delivery, notes: Collection[Note], ledger_id: str = "") -
 
 
 def require_cluster(delivery: Delivery) -> str:
-    """Return the id of the cluster; raise `ConfigError` if it is not that of the query."""
-    cluster_id = cluster_of(delivery.mode.connection).id
-    if not delivery.mode.options.new_ledger:
+    """Return the id of the cluster; raise `ConfigError` if query or consumers belong to another one."""
+    options, cluster_id = delivery.mode.options, cluster_of(delivery.mode.connection).id
+    if not options.new_ledger:
         _history(delivery, delivery.log.notes.all()).require_same_cluster(cluster_id)
+    for source in delivery.batch.sources if options.advance_consumer else ():
+        # One of the same path there is of another queue, which could then trim rows that nobody has read.
+        if source.consumer and source.cluster_id not in {"", cluster_id}:
+            raise ConfigError(
+                "The queue is on another cluster than the target, and so is its consumer",
+                remedy="Give the source and the sink the same proxy: one query reads and writes one cluster",
+                **delivery.batch.where,
+                queue=source.queue,
+                consumer=source.consumer,
+            )
     return cluster_id
 
 

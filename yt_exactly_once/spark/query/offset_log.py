@@ -308,6 +308,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
                 for index, offset in sorted(end.partitions.items())
             ),
             queue_id=end.queue_id,
+            cluster_id=end.cluster_id,
         )
         for end in ends
     )
