@@ -44,7 +44,7 @@ class PartitionOffset:
     start: int
     end: int
     left: int
-    first: int = field(default=0, compare=False)
+    first: int = 0
 
 
 SourceKey = tuple[str, str, str, str]

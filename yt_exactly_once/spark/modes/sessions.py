@@ -104,7 +104,7 @@ class SourcePosition:
                 )
         for name in self.within:
             column = rows.column(name).dictionary_encode()
-            codes = codes * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False)
+            codes = codes * len(column.dictionary) + column.indices.to_numpy()
         firsts = np.sort(np.unique(codes, return_index=True)[1]).tolist()
         for first in firsts:
             own = rows.filter(pa.array(codes == codes[first])) if len(firsts) > 1 else rows
