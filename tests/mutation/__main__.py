@@ -2,14 +2,16 @@
 
 Usage: `python -m tests.mutation --modules commit ytsaurus/transaction --sample 60 --seed 1`. The modules are
 files or folders below `yt_exactly_once`. Works on a copy of the tree. Each damage meets first the unit tests
-that name its module, then those that name its package, then the callers and the model; none needs Spark's
-JVM. Ends with 1 when a damage survives that `tests/mutation/explained.py` does not explain.
+that name its module, then those that name its package, then the local tests that name its module, then the
+options, the callers and the model; none needs Spark's JVM. Ends with 1 when a damage survives that
+`tests/mutation/explained.py` does not explain.
 """
 
 import argparse
 import importlib
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -28,8 +30,8 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "yt_exactly_once"
-LAST = ("tests/callers", "tests/model")
-"""Stages for damages that the unit tests do not notice."""
+LAST = ("tests/unit/test_sink_options.py", "tests/callers", "tests/model")
+"""Stages for damages that no test which names the module notices."""
 
 PRELOADED = ("numpy", "pyarrow.compute", "pyspark.sql", "pytest", "hypothesis", "structlog", "tenacity",
              "yt.wrapper")  # fmt: skip
@@ -87,7 +89,8 @@ def module_of(path: str) -> str:
 def mentions(text: str, module: str) -> bool:
     """Check whether source imports a module."""
     package, _, name = module.rpartition(".")
-    return module in text or f"from {package} import {name}" in text
+    beside = rf"from {re.escape(package)} import (\([^)]*|.*)\b{name}\b"
+    return module in text or re.search(beside, text) is not None
 
 
 @lru_cache
@@ -106,19 +109,21 @@ def dependents(path: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def stages(path: str) -> list[list[str]]:
-    """Return the unit tests that a damage to a module meets, the cheapest first."""
+def stages(path: str, *, unit: bool = False) -> list[list[str]]:
+    """Return the tests that a damage to a module meets, the cheapest first; or the unit tests alone."""
     module = module_of(path)
-    named: list[list[str]] = [[], []]
-    for file in sorted((ROOT / "tests/unit").glob("test_*.py")):
-        if file.name == "test_docs.py":
-            continue  # names everything, and runs none of it
-        text = file.read_text()
-        if mentions(text, module):
-            named[0].append(f"tests/unit/{file.name}")
-        elif module.rpartition(".")[0] in text:
-            named[1].append(f"tests/unit/{file.name}")
-    return [stage for stage in named if stage]
+    named: list[list[str]] = [[], [], []]
+    for folder in ("unit", "local"):
+        for file in sorted((ROOT / "tests" / folder).glob("test_*.py")):
+            if file.name == "test_docs.py":
+                continue  # names everything, and runs none of it
+            text = file.read_text()
+            if mentions(text, module):
+                named[0 if folder == "unit" else 2].append(f"tests/{folder}/{file.name}")
+            elif folder == "unit" and module.rpartition(".")[0] in text:
+                named[1].append(f"tests/unit/{file.name}")
+    found = named[:2] if unit else [*named, *([one] for one in LAST)]
+    return [stage for stage in found if stage]
 
 
 class Copy:
@@ -126,12 +131,12 @@ class Copy:
 
     Attributes:
         root: where it is.
-        last: stages for damages that no unit test notices.
+        unit: whether they are the unit tests alone.
     """
 
-    def __init__(self, root: Path, last: Sequence[str]) -> None:
+    def __init__(self, root: Path, *, unit: bool = False) -> None:
         self.root = root
-        self.last = last
+        self.unit = unit
         for name in (PACKAGE, "tests", "docs", "benchmarks"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md"):
@@ -142,7 +147,7 @@ class Copy:
 
     def stages(self, path: str) -> list[list[str]]:
         """Return the tests that a damage to a module meets, the cheapest first."""
-        return [*stages(path), *([stage] for stage in self.last)]
+        return stages(path, unit=self.unit)
 
     def killer(self, damage: Damage) -> str | None:
         """Return the stage that notices a damage, if one does."""
@@ -224,7 +229,7 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        return _report(Copy(Path(folder), () if options.unit else LAST), chosen, total)
+        return _report(Copy(Path(folder), unit=options.unit), chosen, total)
 
 
 def _report(copy: Copy, chosen: Sequence[Damage], total: int) -> int:

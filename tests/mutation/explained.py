@@ -10,6 +10,9 @@ _LENGTHS = (
     "Both sides have one item per source or target, whatever the data: the check is for readers."
 )
 
+_CLOCK = "No two readings of the clock are that interval apart to the last bit."
+_NO_BATCH = "No batch runs yet, and no check before the start shows its number."
+
 _LITTLE = "A byte is as little as none: only a large batch makes a difference."
 
 EXPLAINED: dict[tuple[str, str, str, str], str] = {
@@ -53,7 +56,22 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "Prepared.fits",
         "_now() - self.looked_at <= LOOK_INTERVAL",
         "_now() - self.looked_at < LOOK_INTERVAL",
-    ): "No two readings of the clock are that interval apart to the last bit.",
+    ): _CLOCK,
+    ("delivery/memory.py", "Prepared.wants_check", "2", "3"): _WAIT,
+    (
+        "delivery/memory.py",
+        "Prepared.wants_check",
+        "_now() - self.looked_at > LOOK_INTERVAL / 2",
+        "_now() - self.looked_at >= LOOK_INTERVAL / 2",
+    ): _CLOCK,
+    (
+        "commit/other_sources.py",
+        "OtherSources.to_text",
+        "len(text) <= LONGEST_TEXT",
+        "len(text) < LONGEST_TEXT",
+    ): "A size of texts that are kept: one character less is as good.",
+    ("spark/engine/preparation.py", "check_before_start", "0", "1"): _NO_BATCH,
+    ("spark/engine/preparation.py", "_check_query", "0", "1"): _NO_BATCH,
     ("spark/engine/past_batches.py", "", "1_000", "1001"): _KEPT,
     ("spark/engine/past_batches.py", "", "100", "101"): _KEPT,
     ("spark/sink/complete.py", "", "50_000", "50001"): _SIZE,
@@ -63,6 +81,18 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "1",
         "2",
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
+    (
+        "commit/cluster.py",
+        "Payload",
+        "0",
+        "1",
+    ): "A default for rows without a digest: it is only read where each payload is given one.",
+    (
+        "commit/transactional.py",
+        "BatchCommit",
+        "False",
+        "True",
+    ): "`init=False`: private fields could be given as arguments then, and nobody gives them.",
     ("commit/transactional.py", "BatchCommit._moves", "True", "False"): _LENGTHS,
     ("commit/transactional.py", "BatchCommit._fill", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
@@ -79,4 +109,5 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("spark/source/range.py", "", "20", "21"): _SIZE,
     ("spark/source/range.py", "", "25_000", "25001"): _SIZE,
     ("spark/query/calls.py", "_refusal", "True", "False"): _LENGTHS,
+    ("spark/engine/preparation.py", "prepare", "True", "False"): _LENGTHS,
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutation.__main__ import ROOT, damages, stages
+from tests.mutation.__main__ import ROOT, damages, mentions, stages
 from tests.mutation.explained import EXPLAINED
 from tests.mutation.mutants import mutants_of
 
@@ -52,6 +52,23 @@ def test_a_damage_meets_the_tests_that_name_its_module_first():
     first, *_ = stages("commit/entry.py")
     assert "tests/unit/test_ledger.py" in first
     assert all((ROOT / test).exists() for stage in stages("commit/entry.py") for test in stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "mentioned"),
+    [
+        ("import a.b", True),
+        ("from a.b import c", True),
+        ("from a import c, b", True),
+        ("from a import (\n    c,\n    b,\n)", True),
+        ("from a import (\n    c,\n)\nimport b", False),
+        ("from a import c\nimport b", False),
+        ("from a import bc", False),
+    ],
+)
+def test_module_that_is_imported_beside_another_one_is_mentioned(text, mentioned):
+    """Who is not imported again goes on with the undamaged module, and finds nothing."""
+    assert mentions(text, "a.b") is mentioned
 
 
 def test_every_explanation_is_of_a_damage_that_exists():
