@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.types import StructType
 
-from yt_exactly_once import Event, SinkOptions
+from yt_exactly_once import Changes, Event, SinkOptions, Target
 from yt_exactly_once.commit.batch import MicroBatch, TargetColumns
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
@@ -23,7 +23,8 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     TasksRefusedError,
 )
-from yt_exactly_once.spark.engine import look_up, preparation
+from yt_exactly_once.spark.engine import engine, look_up, preparation
+from yt_exactly_once.spark.engine.by_table import _tables_of
 from yt_exactly_once.spark.engine.engine import Engine
 from yt_exactly_once.spark.engine.look_up import Found
 from yt_exactly_once.spark.engine.run import Rows
@@ -44,7 +45,7 @@ class Scripted(Mode):
     def __init__(self, **options):
         super().__init__(SinkOptions("//t", proxy="localhost:1", **options), None)
         self.connection = SimpleNamespace(unpin=lambda: None)
-        self.done, self.failures, self.rows = [], [], ROWS
+        self.done, self.failures, self.rows = [], [], [ROWS]
 
     def check(self):
         """See `Mode.check`."""
@@ -63,7 +64,7 @@ class Scripted(Mode):
         if self.failures and (failure := self.failures.pop(0)):
             raise failure
         given.first()
-        return [self.rows]
+        return self.rows
 
 
 class Rowless(Rows):
@@ -109,7 +110,7 @@ def deliver(monkeypatch):
     monkeypatch.setattr(BatchCommit, "leave_ahead", lambda _: mode.done.append("leave"))
     monkeypatch.setattr(BatchCommit, "commit", commit)
 
-    def run(*failures, several=False, replay=False, stateful=False, age=0.0, **known):
+    def run(*failures, several=False, replay=False, stateful=False, age=0.0, ended=False, **known):
         mode.failures, mode.one_transaction = list(failures), not several
         found.update(is_replay=replay)
         target = SimpleNamespace(
@@ -132,7 +133,7 @@ def deliver(monkeypatch):
         notes = SimpleNamespace(add=lambda *_: None)
         log = SimpleNamespace(
             identify=lambda _: batch,
-            has_ended=lambda _: False,
+            has_ended=lambda _: ended,
             notes=notes,
             ranges=None,
             query_name="orders",
@@ -163,6 +164,16 @@ def test_event_of_a_batch_says_how_long_each_step_took(deliver):
     """The rest is what Spark takes between the batches."""
     deliver()
     assert list(deliver.emitted[-1][1]["seconds"]) == ["look_up", "compute", "commit"]
+
+
+@pytest.mark.parametrize("rejected", [0, 2])
+def test_rejected_rows_are_an_event(deliver, rejected):
+    """Of a batch without any there is none."""
+    letters = TargetRows("//letters", (), "yson", rejected, rejected_by="//t")
+    deliver.mode.rows = [ROWS, letters][: 2 if rejected else 1]
+    deliver()
+    told = [fields["rows"] for event, fields in deliver.emitted if event == Event.ROWS_REJECTED]
+    assert told == [rejected] * bool(rejected)
 
 
 def test_batch_that_another_run_wrote_while_it_was_computed_is_skipped(deliver):
@@ -223,8 +234,9 @@ def test_rows_whose_partitions_are_not_told_apart_are_computed_again(deliver, er
 
 def test_failure_of_the_rows_is_raised_as_it_is_unless_the_batch_is_written(deliver):
     """A commit of an earlier run may land late, and the queue may trim the rows then."""
-    with pytest.raises(OSError, match="of the user"):
+    with pytest.raises(OSError, match="of the user") as caught:
         deliver(OSError("of the user"), agreed=6)
+    assert caught.value.__cause__ is None
     assert deliver(OSError("of the user"), agreed=6, replay=True)[-1] == "ask"
     assert deliver.emitted[-1][1]["reason"] == "replay"
 
@@ -249,7 +261,7 @@ def test_batch_for_fewer_tablets_than_could_share_it_is_remembered(
     deliver, rows, tablets, is_uneven
 ):
     """Not where nobody knows how many took it, and not of a batch that one request takes."""
-    deliver.mode.rows = TargetRows("//t", (), "yson", rows, tablets=tablets)
+    deliver.mode.rows = [TargetRows("//t", (), "yson", rows, tablets=tablets)]
     deliver()
     assert deliver.memory().uneven is is_uneven
 
@@ -263,6 +275,13 @@ def test_targets_are_checked_between_two_batches_when_that_is_due(deliver, age, 
     assert bool(asked) is checks
     check = deliver.memory().prepared.check
     assert (check is not None) is checks
+
+
+def test_function_that_returns_before_its_sink_is_told_once_the_batch_is_written(deliver):
+    """Spark would not replay a batch that fails later."""
+    with pytest.raises(ConfigError, match="before the sink had written it"):
+        deliver(ended=True)
+    assert deliver.mode.done[-2:] == ["commit", "leave"]
 
 
 def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):
@@ -282,6 +301,31 @@ def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):
         deliver()
     assert caught.value.where["proxy"] == "localhost:1"
     assert "proxy" not in unavailable.where
+
+
+def test_check_before_the_start_asks_for_the_proxy_first(monkeypatch):
+    """One that is not there is named at once, instead of after all retries of the first request."""
+    mode, done = Scripted(), []
+    mode.connection.require_proxy = lambda: done.append("proxy")
+    monkeypatch.setattr(engine, "check_before_start", lambda *given: done.append(given))
+    rows = Rowless()
+    Engine(mode).check(rows, "append")
+    assert done == ["proxy", (mode, rows, "append")]
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({}, []),
+        ({"dead_letter_path": "//r"}, ["//r", "//r_replayed"]),
+        ({"history_path": "//h"}, ["//h"]),
+        ({"target": Target("//t", changes=Changes(sequence="n"))}, ["//t_tombstones"]),
+    ],
+)
+def test_tables_that_the_sink_makes_are_not_for_rows_to_name(options, more):
+    """They would be written as a target."""
+    options = SinkOptions(**{"target": "//t", "proxy": "x", "ledger_path": "//l"} | options)
+    assert {*_tables_of(options)} == {"//l", "//l_claims", options.producer, *more}
 
 
 @pytest.mark.parametrize("obstacle", [None, "changes"])

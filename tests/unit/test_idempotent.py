@@ -1,5 +1,6 @@
 """What idempotent mode does before its tasks push; the tasks have tests of their own."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.model.tasks import COLUMNS, prepared_target
 from yt_exactly_once.codec.key_hashes import KEY_HASHES, distinct, key_hashes
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.errors import DuplicateKeyError
+from yt_exactly_once.errors import ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.doors import frame_rows
 from yt_exactly_once.spark.doors.frame_rows import FrameRows
 from yt_exactly_once.spark.modes import idempotent
@@ -61,6 +62,28 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     assert done == [*inspected, *rehearsed, "PushTask"]
     # Rows that carry their source go where their queue partition says, in all batches.
     assert bool(turned) is not by_source
+
+
+@pytest.mark.parametrize(
+    ("state", "shuffles", "columns", "told"),
+    [
+        (True, False, {}, "this query keeps state"),
+        (False, True, {"//t": ["id"]}, "this query has a shuffle"),
+        (False, False, {"//t": ["id"]}, None),
+        (False, True, {"//t": ["id", *SOURCE_COLUMNS]}, None),
+        (False, True, {}, None),
+        (False, True, None, None),
+    ],
+)
+def test_query_whose_replay_may_give_other_rows_is_refused(state, shuffles, columns, told):
+    """Rows that carry their source, or a key, may come in any order."""
+    source = SourceRange("cluster", "//queue", None, ())
+    batch = MicroBatch("query", 0, "run", (source,), stateful=state)
+    mode = Idempotent(SinkOptions("//t", mode="idempotent", proxy="x"), None)
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        mode.require_query(batch, columns, shuffles=shuffles)
+    with pytest.raises(ConfigError, match=told) if state else nullcontext():
+        mode.prepare(batch, ())
 
 
 def keyed(*keys):

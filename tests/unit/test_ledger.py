@@ -412,6 +412,7 @@ def test_offsets_are_counted_by_topic_and_partition():
     now = OtherSources(before.end, ({"t": {"0": 9, "1": 2}}, {"t": {"0": 7}}), ({"t": {"0": 12}},))
     assert now.topics() == [("t", 0, 4, 7, 12), ("t", 1, None, 2, None)]
     assert [each.lag_rows for each in now.topics()] == [5, None]
+    assert now.topics()[0]._replace(latest=6).lag_rows == 0, "it has grown since Spark looked"
     assert before.rows_until(now) == 5
     for text in ('{"logOffset": 3}', '{"t": 3}', "no JSON"):
         other = OtherSources.from_log((), (text,))
@@ -450,6 +451,8 @@ def test_entry_keeps_offsets_by_topic_and_digests_too_many():
     few, large = (replace(entry(batch(0)), other_sources=one.to_text()) for one in kept)
     assert [each[:4] for each in few.others.topics()] == [("t", 0, None, 3), ("t", 1, None, 7)]
     assert (large.others, large.other_sources) == (None, kept[1].digest)
+    # A digest may look like a number.
+    assert [OtherSources.from_text(text) for text in ("", "1" * 64, "{}")] == [None] * 3
 
 
 DIGEST_OF_ORDERS = "67eb4a5c4d6c24620db232dfbca807203d966f65e264083f0f8f869b93d6a9ce"

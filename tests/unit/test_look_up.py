@@ -6,13 +6,15 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.types import StructType
 
-from yt_exactly_once import RetryPolicy
+from tests.notes import MemoryNotes
+from yt_exactly_once import Event, RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.judgement import nothing_logged
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.tally import Tally
-from yt_exactly_once.delivery.memory import Memory
+from yt_exactly_once.delivery.memory import Memory, Prepared
 from yt_exactly_once.delivery.route import LookUp
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -21,7 +23,8 @@ from yt_exactly_once.errors import (
     LedgerDivergedError,
 )
 from yt_exactly_once.spark.doors.arrived import TaskRows
-from yt_exactly_once.spark.engine.look_up import find, look_up, once_more
+from yt_exactly_once.spark.engine import look_up as look_up_module
+from yt_exactly_once.spark.engine.look_up import compare_history, find, look_up, once_more
 from yt_exactly_once.spark.engine.run import Delivery
 
 QUEUE = SourceRange("local", "//q", "//c", (PartitionRange(0, 10, 15),), "id")
@@ -85,6 +88,55 @@ def test_ledger_is_asked_first_only_where_the_route_wants_it(when, asks):
     found = find(delivery(entry_of(5)), when)
     assert found.is_replay is asks
     assert [found.covers(other) for other in LookUp] == [asks, True, True]
+
+
+def test_run_that_misses_the_notes_of_its_query_says_so_once(monkeypatch):
+    """It notes the ledger again. A call that has compared them is told what there is."""
+    emitted, compared, notes = [], [], MemoryNotes()
+    there = SimpleNamespace(look=lambda: ("id", ()))
+    monkeypatch.setattr(look_up_module, "LedgerNotes", lambda *_: there)
+    monkeypatch.setattr(look_up_module, "_compare_sessions", lambda *_, **__: None)
+    entry = replace(entry_of(4), tallies={"//t": Tally(total_batches=5)})
+    one = replace(
+        delivery(entry),
+        ledger=CommitLedger("//ledger", "query", ["//t"]),
+        log=SimpleNamespace(notes=notes, may_be_written=lambda *_: True),
+        emit=lambda event, **_: emitted.append(event),
+    )
+    one.call.compared = lambda known: compared.append(len(known))
+    one.mode.options.new_ledger = one.mode.tolerates_repeats = False
+    for _ in range(2):
+        assert not compare_history(one, entry)
+    assert (emitted, compared) == ([Event.NOTES_MISSING], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_sorted", "answer", "has"),
+    [
+        (None, False, 3, True),
+        (None, False, 0, False),
+        (None, True, 0, False),
+        (None, False, ClusterUnavailableError("away"), True),
+        ("//{a}", False, 0, True),
+    ],
+)
+def test_target_that_cannot_be_seen_to_be_empty_is_taken_for_written(
+    monkeypatch, pattern, is_sorted, answer, has
+):
+    """An ordered one is asked for the rows that it ever had."""
+
+    def had_rows(_connection, path, tablets):
+        assert (path, tablets) == ("//t", 0 if is_sorted else 2)
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+    monkeypatch.setattr(look_up_module, "had_rows", had_rows)
+    options = SimpleNamespace(pattern=pattern)
+    target = SimpleNamespace(path="//t", options=options, is_sorted=is_sorted, tablet_count=2)
+    prepared = Prepared(StructType(), (target,), "id")
+    one = replace(delivery(None), memory=Memory("run", prepared))
+    assert look_up_module._has_rows(one, "//t") is has
 
 
 def test_failure_of_the_users_rows_is_not_lost_when_the_ledger_does_not_answer():

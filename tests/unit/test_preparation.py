@@ -1,5 +1,8 @@
 """What is checked and made before a sink writes its first row, on a cluster in memory and without Spark."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -9,22 +12,28 @@ from yt.wrapper.errors import YtResolveError
 from yt.yson import to_yson_type
 
 from tests.kinds import optional
-from yt_exactly_once import Changes, Target, TransactionalSink
+from yt_exactly_once import Changes, RetryPolicy, Target, TransactionalSink
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.commit.entry import LEDGER_VERSION
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA
+from yt_exactly_once.delivery.memory import Memory, Prepared
 from yt_exactly_once.errors import (
     BatchTooLargeError,
+    ClusterUnavailableError,
     ConfigError,
     ConsumerNotRegisteredError,
+    LedgerError,
     NewerFormatError,
     RequestRefusedError,
     SchemaMismatchError,
     TableNotFoundError,
+    TableNotMountedError,
 )
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.compat.plan import PlannedQuery, PlannedSource
+from yt_exactly_once.spark.engine import preparation
 from yt_exactly_once.spark.engine.preparation import (
     check_before_start,
     prepare,
@@ -34,6 +43,7 @@ from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import queues
+from yt_exactly_once.ytsaurus.tombstones import ensure_tombstones, tombstones_of
 
 TARGET, LEDGER, REJECTED = "//t", "//ledger", "//rejected"
 ID = {"name": "id", "type_v3": "int64"}
@@ -120,24 +130,92 @@ def batch(*sources, output_mode="append"):
     return MicroBatch("query", 0, "run", sources, output_mode=output_mode)
 
 
-def prepared(cluster, batch, **options):
+def rows_of(local=(), planned=None):
+    """Return a DataFrame of two numbers."""
+    columns = spark_schema_of(pa.schema([(name, KINDS[name]) for name in ("id", "n")]))
+    return SimpleNamespace(
+        schema_for=lambda _: columns,
+        planned=lambda: planned,
+        local_times=lambda _: local,
+        conf=lambda _: None,
+    )
+
+
+def prepared(cluster, batch, *targets, local=(), **options):
     """Prepare a run; return its targets and the events."""
     given = dict.fromkeys(("dead_letter_path", "ledger_attributes", "show_values"))
     given |= {"advance_consumer": True, "wire_format": "auto", "rows_per_tablet_limit": 9}
     options = SimpleNamespace(
-        targets=(), ledger=LEDGER, effective_dyn_batch_size=lambda _: 9, **given | options
+        targets=targets,
+        ledger=LEDGER,
+        mode="transactional",
+        source_position=None,
+        effective_dyn_batch_size=lambda _: 9,
+        **given | options,
     )
     mode = SimpleNamespace(options=options, connection=cluster, prepare=lambda *_: None)
     events = []
     found = prepare(
         SimpleNamespace(
             mode=mode,
-            rows=SimpleNamespace(conf=lambda _: None),
+            rows=rows_of(local),
             batch=batch,
             emit=lambda event, **fields: events.append((event, fields)),
         )
     )
     return found, events
+
+
+def test_columns_that_are_left_out_are_an_event():
+    """Of a target that has them all there is none."""
+    told = Event.COLUMNS_IGNORED, {"path": TARGET, "columns": ("n",)}
+    for schema, expected in (([ID], [told]), ([ID, NUMBER], [])):
+        cluster = with_target(*schema)
+        _, events = prepared(cluster, batch(), Target(TARGET, on_new_columns="ignore"))
+        assert [one for one in events if one[0] != Event.LEDGER_CREATED] == expected
+
+
+def test_every_target_is_checked_before_the_first_row():
+    """Nothing is made then, and the tombstones of changes otherwise."""
+    cluster, changes = with_target(KEY, NUMBER), Target(TARGET, changes=Changes(sequence="n"))
+    with pytest.raises(ConfigError, match="for output mode complete"):
+        prepared(cluster, batch(), Target(TARGET, write="replace"))
+    with pytest.raises(ConfigError, match="n is a local time"):
+        prepared(cluster, batch(), changes, local=["n"])
+    assert cluster.tables.keys() == {TARGET}
+    prepared(cluster, batch(), Target(TARGET))
+    assert cluster.tables.keys() == {TARGET, LEDGER}
+    prepared(cluster, batch(), changes)
+    assert cluster.tables.keys() == {TARGET, LEDGER, tombstones_of(TARGET)}
+
+
+@pytest.mark.parametrize("known", [None, Prepared(None, (), "id", float("-inf"))])
+def test_first_batch_of_a_run_asks_for_the_proxy_once(monkeypatch, known):
+    """A wrong address is named at once. Later attempts and batches leave the client its patience."""
+    done, answers = [], [ClusterUnavailableError("away"), ()]
+
+    def answer(_):
+        done.append("prepare")
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(preparation, "prepare", answer)
+    monkeypatch.setattr(preparation, "require_cluster", lambda _: "id")
+    connection = SimpleNamespace(
+        require_proxy=lambda: done.append("proxy"), unpin=lambda: done.append("unpin")
+    )
+    options = SinkOptions(TARGET, proxy="x", retry=RetryPolicy(first_wait=timedelta(0)))
+    delivery = SimpleNamespace(
+        mode=SimpleNamespace(options=options, connection=connection),
+        rows=SimpleNamespace(schema="schema"),
+        memory=Memory("run", known),
+        emit=lambda *_, **__: None,
+    )
+    found = preparation.prepare_again(delivery)
+    assert (found.schema, found.targets, found.cluster_id) == ("schema", (), "id")
+    assert done == [*(["proxy"] if known is None else []), "prepare", "unpin", "prepare"]
 
 
 def test_ledger_is_created_and_mounted_once():
@@ -180,22 +258,117 @@ def test_ledger_of_a_newer_version_is_refused():
             start()
 
 
+def checked(cluster, target=TARGET, *, output_mode=None, planned=None, local=(), **options):
+    """Check before the start; return what the mode was asked of the query, and see that nothing is made."""
+    before, asked = [*cluster.tables], []
+    options = SinkOptions(target, proxy="x", **{"ledger_path": LEDGER} | options)
+    mode = SimpleNamespace(
+        options=options,
+        connection=cluster,
+        require_query=lambda *given, shuffles: asked.append((*given, shuffles)),
+    )
+    check_before_start(mode, rows_of(local, planned), output_mode)
+    assert [*cluster.tables] == before
+    return asked
+
+
 @pytest.mark.parametrize("output_mode", [None, "Complete", "append"])
 def test_output_mode_is_checked_before_the_start_if_it_is_given(output_mode):
     """As it is in the first batch."""
-    cluster = with_target(KEY, SUM)
-    sink = SinkOptions(Target(TARGET, write="replace"), proxy="x", ledger_path=LEDGER)
-    mode = SimpleNamespace(options=sink, connection=cluster)
-    schema = spark_schema_of(pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-    rows = SimpleNamespace(
-        schema_for=lambda _: schema, planned=lambda: None, local_times=lambda _: ()
-    )
+    cluster, target = with_target(KEY, SUM), Target(TARGET, write="replace")
     if output_mode == "append":
         with pytest.raises(ConfigError, match="for output mode complete"):
-            check_before_start(mode, rows, output_mode)
+            checked(cluster, target, output_mode=output_mode)
     else:
-        check_before_start(mode, rows, output_mode)
-    assert cluster.tables.keys() == {TARGET}
+        checked(cluster, target, output_mode=output_mode)
+
+
+def test_local_time_in_a_key_is_refused_before_the_start():
+    checked(with_target(KEY, NUMBER), local=["n"])
+    with pytest.raises(ConfigError, match="id is a local time"):
+        checked(with_target(KEY, NUMBER), local=["id"])
+
+
+def test_tables_of_the_sink_that_are_there_are_checked_before_the_start():
+    """The first batch mounts what is unmounted, and nobody else unfreezes what is frozen."""
+    cluster = with_target(ID, NUMBER)
+    cluster.table(LEDGER, LEDGER_SCHEMA)
+    cluster.table(REJECTED, REJECT_SCHEMA)
+    for path in (LEDGER, REJECTED):
+        for state in ("frozen", "unmounted"):
+            cluster.tables[path]["tablet_state"] = state
+            frozen = pytest.raises(TableNotMountedError, match=path)
+            with frozen if state == "frozen" else nullcontext():
+                checked(cluster, dead_letter_path=REJECTED)
+    for path, error in ((LEDGER, LedgerError), (REJECTED, ConfigError)):
+        cluster.table(path, [ID])
+        with pytest.raises(error, match=path):
+            checked(cluster, dead_letter_path=REJECTED)
+        del cluster.tables[path]
+
+
+def test_tombstones_that_are_gone_are_missed_before_the_start():
+    """A late change would bring a deleted key back."""
+    cluster, target = with_target(KEY, NUMBER), Target(TARGET, changes=Changes(sequence="n"))
+    checked(cluster, target)
+    ensure_tombstones(cluster, TARGET, target.changes)
+    del cluster.tables[tombstones_of(TARGET)]
+    with pytest.raises(TableNotFoundError, match="tombstones of the target are gone"):
+        checked(cluster, target)
+
+
+READ = PlannedSource("//q", "//c", "x")
+
+
+@pytest.mark.parametrize(
+    ("sources", "others"),
+    [((READ,), ""), ((READ, PlannedSource("//q")), ""), ((READ, PlannedSource()), "others")],
+)
+@pytest.mark.parametrize(
+    ("schema", "columns"), [([ID, NUMBER], {TARGET: ["id", "n"]}), ([KEY, NUMBER], {})]
+)
+def test_mode_is_asked_before_the_start_whether_it_can_write_the_query(
+    sources, others, schema, columns
+):
+    """The columns of an ordered target decide how its rows are numbered."""
+    cluster = with_target(*schema)
+    planned = PlannedQuery(sources, stateful=True, shuffles=True)
+    ((query, given, shuffles),) = checked(cluster, planned=planned, advance_consumer=False)
+    assert [(one.queue, one.consumer) for one in query.sources] == [
+        (one.queue, one.consumer or None) for one in sources if one.queue
+    ]
+    assert (query.stateful, query.others, given, shuffles) == (True, others, columns, True)
+
+
+@pytest.mark.parametrize("consumer", ["//c", ""])
+def test_queue_that_is_read_twice_is_refused_before_the_start(consumer):
+    """Two consumers of a queue are two sources; so are two sources that are no queues."""
+    once = PlannedSource("//q", consumer)
+    sources = (once, PlannedSource("//q", "//other"), PlannedSource(), PlannedSource())
+    query = PlannedQuery(sources, stateful=False, shuffles=False)
+    checked(with_target(ID, NUMBER), planned=query, advance_consumer=False)
+    with pytest.raises(ConfigError, match="reads one queue twice"):
+        checked(with_target(ID, NUMBER), planned=replace(query, sources=(once, *sources)))
+
+
+def test_consumer_that_the_sink_moves_must_be_registered_before_the_start(monkeypatch):
+    """Only the cluster of the sink can say so."""
+    monkeypatch.setattr(queues.time, "sleep", lambda _: None)
+    cluster = with_target(ID, NUMBER)
+    cluster.table("//c", [])
+    cluster.tables["//c"]["treat_as_queue_consumer"] = True
+
+    def check(source, **options):
+        checked(cluster, planned=PlannedQuery((source,), stateful=False, shuffles=False), **options)
+
+    check(PlannedSource("//q"))
+    check(replace(READ, proxy="elsewhere"))
+    check(READ, advance_consumer=False)
+    for source in (READ, replace(READ, proxy="")):
+        with pytest.raises(ConsumerNotRegisteredError):
+            check(source)
+    cluster.registered.add(("//c", "//q"))
+    check(READ)
 
 
 def test_dead_letter_table_is_created_where_it_is_asked_for():

@@ -151,6 +151,7 @@ def test_refusal_is_remembered_and_a_failure_is_not():
 
 @pytest.mark.parametrize(("known", "expected"), [
     ({}, (False, True)),
+    ({"bytes_before": LARGE}, (False, True)),
     ({"several_targets": True}, (True, True)),
     ({"keeps_state": True}, (False, False)),
     ({"keeps_state": True, "several_targets": True}, (True, True)),

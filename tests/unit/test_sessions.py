@@ -25,7 +25,6 @@ from yt_exactly_once.spark.modes.sessions import (
     POSITION_BITS,
     SESSION_VERSION,
     Numbering,
-    SourcePosition,
     gone_sessions,
     source_position,
 )
@@ -37,7 +36,7 @@ from yt_exactly_once.ytsaurus.tables import TableInfo
 BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))
 TARGET = "//target"
 SOURCE = source_position(SOURCE_COLUMNS, BATCH, None)
-KAFKA = SourcePosition(("topic", "partition"), "offset")
+KAFKA = source_position((), BATCH, ("topic", "partition", "offset"))
 
 
 def pushed(batch=7, **more):

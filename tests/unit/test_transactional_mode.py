@@ -1,13 +1,29 @@
 """Transactional mode: which rows of a batch may have one key, and when its transaction is opened."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from yt_exactly_once import Event, Target, TransactionalSink
+from yt_exactly_once.codec.key_hashes import KEY_HASHES
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.errors import ConfigError, DuplicateKeyError
+from yt_exactly_once.errors import (
+    AccessError,
+    AmbiguousOrderError,
+    ConfigError,
+    DuplicateKeyError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TableNotMountedError,
+    TasksRefusedError,
+)
 from yt_exactly_once.spark.engine import past_batches
+from yt_exactly_once.spark.modes import transactional
+from yt_exactly_once.spark.modes.tasks import ChunkReport
 from yt_exactly_once.spark.modes.transactional import _distinct_keys
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.ytsaurus import backends
 
 
@@ -50,6 +66,35 @@ def test_tasks_send_no_rows_that_must_come_together(monkeypatch, target, options
     assert TransactionalSink(target, proxy="localhost:1", **options)._engine.mode.obstacle == named
     with pytest.raises(ConfigError, match=f"^sent_by='tasks' and {named} exclude each other"):
         TransactionalSink(target, proxy="localhost:1", sent_by="tasks", **options)
+
+
+@pytest.mark.parametrize(
+    ("unique", "error"), [(True, DuplicateKeyError), (False, AmbiguousOrderError)]
+)
+def test_key_that_several_tasks_have_sent_is_refused(unique, error):
+    """Nobody knows which of its rows is the last one."""
+    target = SimpleNamespace(path="//t", options=SimpleNamespace(unique_keys=unique))
+    hashes = np.zeros(2, KEY_HASHES).tobytes()
+    given = SimpleNamespace(target=target)
+    with pytest.raises(error):
+        transactional._sent_by_tasks(ChunkReport(2, key_hashes=hashes), given, None)
+
+
+@pytest.mark.parametrize(
+    "error", [AccessError, SchemaMismatchError, TableNotMountedError, RequestRefusedError]
+)
+def test_claims_that_cannot_be_made_leave_the_rows_to_the_driver(monkeypatch, error):
+    """Whatever the cluster has against them; the remedy is that of the error."""
+
+    def refuse(*_, **__):
+        raise error("told", remedy="Do this", path="//claims")
+
+    monkeypatch.setattr(transactional, "prepare_claims", refuse)
+    mode = transactional.Transactional(SinkOptions("//t", proxy="localhost:1"), None)
+    given = SimpleNamespace(batch=SimpleNamespace(run_id="run"))
+    with pytest.raises(TasksRefusedError, match="cannot claim their partitions: told") as raised:
+        mode._claiming(None, given)
+    assert raised.value.remedy == "Do this. Until then the driver sends such batches"
 
 
 def test_table_of_earlier_batches_is_made_once(monkeypatch):
