@@ -2,8 +2,8 @@
 
 Usage: `python -m tests.mutation --modules commit ytsaurus/transaction --sample 60 --seed 1`. The modules are
 files or folders below `yt_exactly_once`. Works on a copy of the tree. Each damage meets first the unit tests
-that name its module, then those that name its package, then the local tests that name its module, then the
-options, the callers and the model; none needs Spark's JVM. Ends with 1 when a damage survives that
+that name its module, then those that name its package, then those of the options, the callers and the
+model; none needs Spark's JVM. Ends with 1 when a damage survives that
 `tests/mutation/explained.py` does not explain.
 """
 
@@ -112,17 +112,16 @@ def dependents(path: str) -> frozenset[str]:
 def stages(path: str, *, unit: bool = False) -> list[list[str]]:
     """Return the tests that a damage to a module meets, the cheapest first; or the unit tests alone."""
     module = module_of(path)
-    named: list[list[str]] = [[], [], []]
-    for folder in ("unit", "local"):
-        for file in sorted((ROOT / "tests" / folder).glob("test_*.py")):
-            if file.name == "test_docs.py":
-                continue  # names everything, and runs none of it
-            text = file.read_text()
-            if mentions(text, module):
-                named[0 if folder == "unit" else 2].append(f"tests/{folder}/{file.name}")
-            elif folder == "unit" and module.rpartition(".")[0] in text:
-                named[1].append(f"tests/unit/{file.name}")
-    found = named[:2] if unit else [*named, *([one] for one in LAST)]
+    named: list[list[str]] = [[], []]
+    for file in sorted((ROOT / "tests/unit").glob("test_*.py")):
+        if file.name == "test_docs.py":
+            continue  # names everything, and runs none of it
+        text = file.read_text()
+        if mentions(text, module):
+            named[0].append(f"tests/unit/{file.name}")
+        elif module.rpartition(".")[0] in text:
+            named[1].append(f"tests/unit/{file.name}")
+    found = named if unit else [*named, *([one] for one in LAST)]
     return [stage for stage in found if stage]
 
 

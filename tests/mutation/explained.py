@@ -34,6 +34,12 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "A default for tests: `identified` and the doors give every one of these.",
     (
+        "commit/batch.py",
+        "TargetColumns",
+        "False",
+        "True",
+    ): "A default for tests: a prepared target always says whether its columns are recorded.",
+    (
         "commit/tally.py",
         "RowDigest",
         "False",

@@ -67,6 +67,8 @@ def test_possible_options_are_accepted(options):
     ({"dead_letter_path": "//t_ledger"}, "uses already"),
     ({"dead_letter_path": "//r", "mode": "at-least-once"}, "not possible in mode"),
     ({"dead_letter_path": "//r", "mode": "idempotent"}, "not possible in mode"),
+    ({"split_oversized": True, "mode": "at-least-once"}, "has no meaning in mode"),
+    ({"split_oversized": True, "mode": "idempotent"}, "has no meaning in mode"),
     # They bring all rows to the driver.
     *(({"sent_by": "tasks", **option}, named) for option, named in (
         ({"split_oversized": True}, "split_oversized"),
