@@ -15,6 +15,7 @@ from yt_exactly_once.commit.judgement import (
     outdates,
     require_columns,
     require_one_sink,
+    rows_to_come,
     shares,
     supersedes,
 )
@@ -672,6 +673,27 @@ def at_batch(number, *, target="//t", **changed):
 def test_of_entries_of_a_query_the_newest_counts(later, counts):
     """With another target, if its sink is the last of the function: that moves the consumer of both."""
     assert outdates(later, at_batch(3)) is counts
+
+
+def beside(number, **changed):
+    return replace(at_batch(number, **{"target": "//u"} | changed), advances=False)
+
+
+@pytest.mark.parametrize(("entry", "rows"), [
+    (beside(3), 4),
+    (replace(beside(3), offsets={key: {} for key in beside(3).offsets}), 5),
+    (beside(2), 0),
+    (beside(4), 0),
+    (beside(3, target="//t"), 0),
+    (beside(3, queue="//r"), 0),
+    (at_batch(3, target="//u"), 0),
+])  # fmt: skip
+def test_sink_that_is_called_last_may_have_a_batch_to_write(entry, rows):
+    """If it moves no consumer, has another target, and has written the batch before."""
+    last = at_batch(4)
+    (key,) = last.offsets
+    last = replace(last, offsets={key: {0: PartitionOffset(4, 9, 9)}})
+    assert rows_to_come(last, entry) == rows
 
 
 @pytest.mark.parametrize(("number", "counts"), [(5, True), (4, False)])

@@ -136,6 +136,12 @@ def test_digest_sees_changes_that_are_compared_in_the_transaction():
     assert digest_of([one]) != digest_of([other])
 
 
+def test_digest_sees_which_tables_rows_have_named():
+    """They may lack the column that names them."""
+    one, other = (TargetRows(path, [], "yson", 2, pattern="//{a}") for path in ("//t", "//u"))
+    assert digest_of([one]) != digest_of([other])
+
+
 def test_digest_stays_the_same_over_releases():
     """A replay after an update compares it with the one in the ledger."""
     group = [Payload(1, b"write"), Payload(1, b"delete", deletes=True)]

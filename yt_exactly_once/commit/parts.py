@@ -222,10 +222,11 @@ def digest_of_rows(groups: Sequence[Sequence[Payload]]) -> int:
 
 
 def digest_of(targets: Sequence[TargetRows]) -> str:
-    """Return a digest of everything that is sent for targets, and where to."""
+    """Return a digest of everything that is sent for targets, and of the tables that rows have named."""
     digest = hashlib.sha256()
     for target in targets:
-        digest.update(target.path.encode())
+        if target.pattern is not None:
+            digest.update(target.path.encode())
         if target.compared is not None:
             digest.update(target.compared.digest)
         for payload in chain(*target.groups):
