@@ -116,4 +116,10 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("spark/source/range.py", "", "25_000", "25001"): _SIZE,
     ("spark/query/calls.py", "_refusal", "True", "False"): _LENGTHS,
     ("spark/engine/preparation.py", "prepare", "True", "False"): _LENGTHS,
+    (
+        "spark/modes/sessions.py",
+        "SourcePosition.grouped",
+        "codes * len(column.dictionary) + column.indices.to_numpy()",
+        "(codes * len(column.dictionary) - column.indices.to_numpy())",
+    ): "An index is less than the length: codes tell groups apart with either sign.",
 }

@@ -110,7 +110,16 @@ def deliver(monkeypatch):
     monkeypatch.setattr(BatchCommit, "leave_ahead", lambda _: mode.done.append("leave"))
     monkeypatch.setattr(BatchCommit, "commit", commit)
 
-    def run(*failures, several=False, replay=False, stateful=False, age=0.0, ended=False, **known):
+    def run(
+        *failures,
+        several=False,
+        replay=False,
+        stateful=False,
+        age=0.0,
+        ended=False,
+        problem=None,
+        **known,
+    ):
         mode.failures, mode.one_transaction = list(failures), not several
         found.update(is_replay=replay)
         target = SimpleNamespace(
@@ -139,7 +148,7 @@ def deliver(monkeypatch):
             query_name="orders",
         )
         run.engine, run.memory = engine, lambda: engine._memories.of(batch)
-        engine.deliver(RunningBatch("query", "run", 7, log), Rowless())
+        engine.deliver(RunningBatch("query", "run", 7, log, problem=problem), Rowless())
         return [step for step in mode.done if step != "leave"]
 
     run.mode, run.emitted = mode, emitted
@@ -282,6 +291,13 @@ def test_function_that_returns_before_its_sink_is_told_once_the_batch_is_written
     with pytest.raises(ConfigError, match="before the sink had written it"):
         deliver(ended=True)
     assert deliver.mode.done[-2:] == ["commit", "leave"]
+
+
+def test_call_that_must_fail_asks_and_writes_nothing(deliver):
+    """Such as one for another batch than Spark runs."""
+    with pytest.raises(ConfigError, match="another batch"):
+        deliver(problem=ConfigError("another batch"))
+    assert deliver.mode.done == []
 
 
 def test_targets_that_cannot_be_prepared_name_the_proxy(deliver, monkeypatch):

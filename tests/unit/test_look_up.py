@@ -10,12 +10,13 @@ from tests.notes import MemoryNotes
 from yt_exactly_once import Event, RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX, LedgerEntry
 from yt_exactly_once.commit.judgement import nothing_logged
 from yt_exactly_once.commit.ledger import CommitLedger
+from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.commit.tally import Tally
 from yt_exactly_once.delivery.memory import Memory, Prepared
-from yt_exactly_once.delivery.route import LookUp
+from yt_exactly_once.delivery.route import LookUp, Way
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConfigError,
@@ -63,7 +64,9 @@ def test_batch_begun_in_parts_is_not_started_in_another_way():
         look_up(delivery(begun))
     in_parts = delivery(begun)
     in_parts.mode.options.split_oversized = True
-    assert not look_up(in_parts).is_replay
+    found = look_up(in_parts)
+    assert (found.is_replay, found.resumed) == (False, begun)
+    assert look_up(delivery(entry_of(5))).resumed is None
 
 
 def test_sessions_are_asked_for_a_new_batch_of_a_run_that_has_just_begun():
@@ -108,6 +111,48 @@ def test_run_that_misses_the_notes_of_its_query_says_so_once(monkeypatch):
     for _ in range(2):
         assert not compare_history(one, entry)
     assert (emitted, compared) == ([Event.NOTES_MISSING], [0, 1])
+
+
+@pytest.mark.parametrize(("one", "opened", "way"), [
+    (False, None, Way.TASKS), (True, "1-2", Way.JOIN), (True, None, Way.COLLECT),
+])  # fmt: skip
+def test_rows_of_a_writer_have_come_the_way_that_its_plan_said(one, opened, way):
+    arrived = replace(delivery(None), rows=TaskRows(StructType(), ()), opened=opened)
+    arrived.mode.one_transaction = one
+    assert arrived.rows.are_computed
+    assert arrived._arrived is way
+
+
+@pytest.mark.parametrize(("query_id", "is_sorted", "has_sessions", "noted", "does"), [
+    ("query", False, True, False, ["ask", "create", "note"]),
+    ("query", False, False, True, ["ask"]),
+    ("query", False, False, False, []),
+    ("query", True, True, True, []),
+    (f"{APPLICATION_PREFIX}job", False, True, True, []),
+])  # fmt: skip
+def test_sessions_are_compared_with_notes_where_either_of_them_is_there(
+    monkeypatch, query_id, is_sorted, has_sessions, noted, does
+):
+    """And a session is begun, and noted, only in a mode that writes through sessions."""
+    done = []
+    monkeypatch.setattr(look_up_module, "attributes_of", lambda *_: {"id": "1-2-3-4"})
+    monkeypatch.setattr(look_up_module, "sessions_of_query", lambda *_: done.append("ask") or {})
+    monkeypatch.setattr(look_up_module.ProducerSession, "create", lambda *_: done.append("create"))
+    note = Note.about(NoteKind.PRODUCER, "//t", "//producer", 1, "1-2-3-4")
+    history = SimpleNamespace(
+        notes=[note] * noted, require_sessions=lambda *_: None, has_producer=lambda *_: False
+    )
+    notes = SimpleNamespace(add=lambda *_: done.append("note"))
+    target = SimpleNamespace(path="//t", is_sorted=is_sorted)
+    one = replace(
+        delivery(None),
+        batch=replace(BATCH, query_id=query_id),
+        memory=Memory("run", Prepared(StructType(), (target,), "id", 0.0)),
+        log=SimpleNamespace(notes=notes),
+    )
+    one.mode.has_sessions, one.mode.options.producer = has_sessions, "//producer"
+    look_up_module._compare_sessions(one, history, None, may_be_new=False)
+    assert done == does
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,22 @@
 """Transactional mode: which rows of a batch may have one key, and when its transaction is opened."""
 
+from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once import Event, Target, TransactionalSink
+from tests.model.tasks import COLUMNS, prepared_target
+from yt_exactly_once import Event, RetryPolicy, Target, TransactionalSink
 from yt_exactly_once.codec.key_hashes import KEY_HASHES
+from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.claims import Claims
+from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.delivery.tried import Tried
 from yt_exactly_once.errors import (
     AccessError,
     AmbiguousOrderError,
@@ -16,11 +24,13 @@ from yt_exactly_once.errors import (
     DuplicateKeyError,
     RequestRefusedError,
     SchemaMismatchError,
+    TableError,
     TableNotMountedError,
     TasksRefusedError,
 )
 from yt_exactly_once.spark.engine import past_batches
 from yt_exactly_once.spark.modes import transactional
+from yt_exactly_once.spark.modes.mode import TargetBatch
 from yt_exactly_once.spark.modes.tasks import ChunkReport
 from yt_exactly_once.spark.modes.transactional import _distinct_keys
 from yt_exactly_once.spark.sink.options import SinkOptions
@@ -78,6 +88,84 @@ def test_key_that_several_tasks_have_sent_is_refused(unique, error):
     given = SimpleNamespace(target=target)
     with pytest.raises(error):
         transactional._sent_by_tasks(ChunkReport(2, key_hashes=hashes), given, None)
+
+
+def test_dead_letters_are_written_only_if_there_are_any():
+    """By tasks or by the driver: without any there is nothing to write."""
+    batch, letters = MicroBatch("query", 5, "run"), Rejects("//r", "query", 5)
+    target = prepared_target("//t", is_sorted=False)
+    given = TargetBatch(batch, target, COLUMNS, {}, transaction=OpenTransaction("1-2", "proxy"))
+    for report, paths in (
+        (ChunkReport(3), ["//t"]),
+        (ChunkReport(3, rejected_count=2), ["//t", "//r"]),
+    ):
+        found = transactional._sent_by_tasks(report, given, letters)
+        assert [one.path for one in found] == paths
+    options = SinkOptions("//t", proxy="localhost:1", dead_letter_path="//r")
+    mode = transactional.Transactional(options, None)
+    assignment = mode.assign(TargetBatch(batch, target, COLUMNS, {}))
+    rows = pa.RecordBatch.from_pydict({name: [1] for name in COLUMNS})
+    assert [one.path for one in mode.finish(assignment, [rows])] == ["//t"]
+
+
+@dataclass(frozen=True)
+class ClaimingTask:
+    """What `prepare_claims` reads and sets."""
+
+    settings: Any = field(default_factory=lambda: SimpleNamespace(retry=RetryPolicy()))
+    claims: Claims | None = None
+    tried: Tried | None = None
+
+
+@pytest.fixture
+def prepare_claims(monkeypatch):
+    """Return a function that prepares claims, and tells what was done; rows are kept so many seconds."""
+
+    def run(*, is_tried=False, seconds=None, **opened):
+        done = []
+        for owner, name, answer in (
+            (transactional.tables, "ensure_table", None),
+            (transactional.tables, "expiring", seconds),
+            (Claims, "try_out", None),
+            (Tried, "keep", None),
+        ):
+            monkeypatch.setattr(
+                owner, name, lambda *_, name=name, answer=answer: done.append(name) or answer
+            )
+        given = SimpleNamespace(
+            batch=MicroBatch("query", 5, "run"),
+            target=SimpleNamespace(path="//t"),
+            **({"plan": None, "transaction": None} | opened),
+        )
+        task = ClaimingTask()
+        made = transactional.prepare_claims(None, "//claims", task, given, is_tried=is_tried)
+        return done, made
+
+    return run
+
+
+OPENED, PLANNED = {"transaction": SimpleNamespace(id="1-2")}, {"plan": SimpleNamespace(id="plan")}
+
+
+@pytest.mark.parametrize(("opened", "by", "does"), [
+    (OPENED, "1-2", ["try_out"]), (PLANNED, "plan", ["keep"]),
+])  # fmt: skip
+def test_table_of_claims_is_made_and_tried_out_once_in_a_run(prepare_claims, opened, by, does):
+    """Each batch asks how long claims are kept, and a plan keeps who was to send the rows."""
+    done, made = prepare_claims(**opened)
+    assert done == ["ensure_table", "expiring", *does]
+    assert made.claims == Claims("//claims", by, "//t")
+    assert (made.tried is None) is (opened is OPENED)
+    done, _ = prepare_claims(is_tried=True, **opened)
+    assert done == ["expiring", *(does if opened is PLANNED else [])]
+
+
+def test_claims_that_the_cluster_removes_too_soon_are_refused(prepare_claims):
+    """A second copy of a task would find none, and its rows would come twice."""
+    kept = transactional.KEPT.total_seconds()
+    with pytest.raises(TableError, match="removes claims after 1 s"):
+        prepare_claims(seconds=1, **OPENED)
+    assert prepare_claims(seconds=kept, **OPENED)
 
 
 @pytest.mark.parametrize(
