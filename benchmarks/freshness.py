@@ -30,7 +30,7 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -154,6 +154,11 @@ def drive(
                 raise RuntimeError(message)
             time.sleep(0.1)
         query.stop()
+    return waits(seen, inserted)
+
+
+def waits(seen: Sequence[float], inserted: Sequence[float]) -> list[float]:
+    """Return how many ms each row that counts has waited."""
     return [1000 * (at - since) for at, since in zip(seen, inserted, strict=True)][WARM_ROWS:]
 
 
@@ -183,17 +188,31 @@ def feed(proxy: str, queue: str, total: int, pause: float) -> list[float]:
 
 def table(results: Sequence[dict[str, Any]]) -> list[str]:
     """Return percentiles as Markdown."""
-    names = " | ".join(f"p{percentile:g}, ms" for percentile in PERCENTILES)
-    lines = [
-        f"| settings of Spark | trigger | sink | rows | {names} | p99 / p50 |",
-        "|" + "---|" * (5 + len(PERCENTILES)),
+    rows = [
+        (
+            (
+                one["settings"],
+                f"{one['trigger']} ms" if one["trigger"] else "none",
+                one["contender"],
+            ),
+            one["waited"],
+        )
+        for one in results
     ]
-    for one in results:
-        marks = [float(np.percentile(one["waited"], percentile)) for percentile in PERCENTILES]
-        trigger = f"{one['trigger']} ms" if one["trigger"] else "none"
-        cells = [one["settings"], trigger, one["contender"], f"{len(one['waited']):,}"]
-        cells += [f"{mark:.0f}" for mark in marks]
-        lines.append(f"| {' | '.join(cells)} | {marks[2] / marks[0]:.2f} |")
+    return percentiles(("settings of Spark", "trigger", "sink"), rows)
+
+
+def percentiles(
+    names: Sequence[str], rows: Iterable[tuple[Sequence[str], Sequence[float]]]
+) -> list[str]:
+    """Return a table of what was waited, with columns of these names before."""
+    marked = [f"p{percentile:g}, ms" for percentile in PERCENTILES]
+    heads = [*names, "rows", *marked, "p99 / p50"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for cells, waited in rows:
+        marks = [float(np.percentile(waited, percentile)) for percentile in PERCENTILES]
+        told = [*cells, f"{len(waited):,}", *(f"{mark:.0f}" for mark in marks)]
+        lines.append(f"| {' | '.join(told)} | {marks[2] / marks[0]:.2f} |")
     return lines
 
 

@@ -14,7 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from typing import Any
 from yt.logger import LOGGER
 
 from benchmarks.arguments import positive
+from benchmarks.freshness import percentiles
 from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
-from benchmarks.spyt.latency import latency_table, wait_for_rows
+from benchmarks.spyt.latency import wait_for_rows
 from benchmarks.spyt.speed import SIZES, measure
 from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Contender, Stage
 from yt_exactly_once.local import LocalCluster
@@ -55,22 +57,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+@contextmanager
+def _stage(options: argparse.Namespace, *, hurried: bool = False) -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
+        yield Stage(cluster, options.cache, Path(folder), hurried=hurried)
+
+
 def _latency(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
     """Measure one after the other."""
-    with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
-        stage = Stage(cluster, options.cache, Path(folder))
+    with _stage(options) as stage:
         waited = {
             who.name: wait_for_rows(stage, who, options.seconds, options.pause / 1000)
             for who in contenders
         }
     (options.folder / "latency.json").write_text(json.dumps({"run": stamp(), "ms": waited}) + "\n")
-    print("\n".join(latency_table(waited)))
+    print("\n".join(percentiles(["query"], (([name], some) for name, some in waited.items()))))
 
 
 def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
     """Measure turn by turn."""
-    with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
-        stage = Stage(cluster, options.cache, Path(folder))
+    with _stage(options) as stage:
         versions = {who.name: stage.environment(who).versions for who in contenders}
         turns: list[dict[str, Any]] = []
         expected = len(contenders) * len(options.rows) * options.rounds
@@ -94,8 +100,7 @@ def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
     """Run the scenarios; return 1 when ours broke its promise."""
     kept: list[dict[str, Any]] = []
     broken = 0
-    with tempfile.TemporaryDirectory(prefix="spyt-") as work, LocalCluster() as cluster:
-        stage = Stage(cluster, options.cache, Path(work), hurried=True)
+    with _stage(options, hurried=True) as stage:
         for name in options.only or SCENARIOS:
             for contender in contenders:
                 scenario, began = SCENARIOS[name], time.monotonic()

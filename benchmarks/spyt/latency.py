@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from benchmarks.freshness import PERCENTILES, WARM_ROWS, feed
+from benchmarks.freshness import WARM_ROWS, feed, waits
 from benchmarks.spyt.trials import Contender, Stage, Trial
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ def wait_for_rows(stage: Stage, who: Contender, seconds: int, pause: float) -> l
         if len(seen) != total:
             message = f"{who.name}: {len(seen)} of {total} rows came:\n{driver.tail()}"
             raise RuntimeError(message)
-    return [1000 * (at - since) for at, since in zip(seen, inserted, strict=True)][WARM_ROWS:]
+    return waits(seen, inserted)
 
 
 def _watch(client: YtClient, target: str, total: int, seen: list[float]) -> None:
@@ -47,13 +44,3 @@ def _watch(client: YtClient, target: str, total: int, seen: list[float]) -> None
         (tablet,) = client.get_tablet_infos(target, [0])["tablets"]
         seen.extend([time.monotonic()] * (tablet["total_row_count"] - len(seen)))
         time.sleep(_LOOK_SECONDS)
-
-
-def latency_table(waited: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return percentiles as Markdown."""
-    names = " | ".join(f"p{percentile:g}, ms" for percentile in PERCENTILES)
-    lines = [f"| query | rows | {names} |", "|" + "---|" * (2 + len(PERCENTILES))]
-    for name, some in waited.items():
-        marks = " | ".join(f"{np.percentile(some, percentile):.0f}" for percentile in PERCENTILES)
-        lines.append(f"| {name} | {len(some):,} | {marks} |")
-    return lines

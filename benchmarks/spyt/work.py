@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
@@ -14,8 +14,6 @@ import pyarrow as pa
 from yt.wrapper.format import ArrowFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from yt.wrapper import YtClient
 
 Row = tuple[Any, ...]
