@@ -202,14 +202,21 @@ def test_query_whose_driver_commits_is_not_repaired(query, monkeypatch):
     assert query.command(f"{repair} --force")[0] == 0
 
 
-def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(cluster, tmp, tmp_path):
-    """The driver died between two commits of one batch: the target that has it gets it again."""
+@pytest.fixture
+def with_two_sinks(cluster, tmp, tmp_path):
+    """A query whose function has two, and which has more to read."""
     query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
     query.besides = [f"{tmp}/besides"]
     query.create_table(*query.besides, TARGET_SCHEMA)
     query.feed(10)
     query.run()
     query.feed(2)
+    return query
+
+
+def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(with_two_sinks, tmp_path):
+    """The driver died between two commits of one batch: the target that has it gets it again."""
+    query = with_two_sinks
     query.kill("besides")
     query.client.unmount_table(query.ledger, sync=True)
     said = query.command(f"yt-exactly-once repair {query.besides[0]} --new-checkpoint --apply")[1]
@@ -226,14 +233,9 @@ def test_new_checkpoint_counts_the_rows_of_each_sink_of_the_function(cluster, tm
     assert query.written() - Counter(query.fed) == Counter(query.fed[-4:])
 
 
-def test_new_checkpoint_counts_what_a_sink_lacks_that_is_called_last(cluster, tmp, tmp_path):
+def test_new_checkpoint_counts_what_a_sink_lacks_that_is_called_last(with_two_sinks):
     """The sink that moves the consumer was called first, and the driver died before the other one."""
-    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
-    query.besides = [f"{tmp}/besides"]
-    query.create_table(*query.besides, TARGET_SCHEMA)
-    query.feed(10)
-    query.run()
-    query.feed(2)
+    query = with_two_sinks
     (late,), query.besides = query.besides, []
     query.kill("sink")
     for path in (late, query.target):
